@@ -1,0 +1,184 @@
+"""Every error memspine raises. Each takes fields, keeps them public and builds its own text:
+what failed, the value, what was expected, what to do. No text ever holds a credential."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from memspine.model import Problem
+
+
+class MemspineError(Exception):
+    """Base of all errors that memspine raises on purpose."""
+
+
+class ConfigError(MemspineError):
+    """The configuration cannot be used; `problems` lists everything that is wrong with it, in file order."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class PluginError(MemspineError):
+    """A plugin cannot be used."""
+
+    def __init__(self, plugin: str, text: str) -> None:
+        self.plugin = plugin
+        super().__init__(text)
+
+
+class PluginLoadError(PluginError):
+    """A plugin was found but failed to import, to register, or to resolve what it registered."""
+
+    def __init__(self, plugin: str, *, distribution: str, step: str, cause: str, advice: str) -> None:
+        self.distribution, self.step, self.cause, self.advice = distribution, step, cause, advice
+        super().__init__(plugin, f"plugin {plugin!r} ({distribution}) failed in {step}: {cause}; {advice}")
+
+
+class ContractMismatchError(PluginError):
+    """A plugin was written for another version of a contract."""
+
+    def __init__(self, plugin: str, *, contract: int, expected: int) -> None:
+        self.contract, self.expected = contract, expected
+        super().__init__(
+            plugin,
+            f"plugin {plugin!r} implements contract {contract}, this memspine has contract {expected}; "
+            "install a release of the plugin that fits this memspine",
+        )
+
+
+class UnknownPluginError(MemspineError):
+    """No installed plugin offers what the configuration names."""
+
+    def __init__(self, kind: str, name: str, *, installed: Iterable[str], suggestion: str | None, advice: str) -> None:
+        self.kind, self.name, self.installed, self.suggestion, self.advice = (
+            kind,
+            name,
+            tuple(installed),
+            suggestion,
+            advice,
+        )
+        listed = ", ".join(self.installed) or "none"
+        hint = f"; did you mean {suggestion!r}?" if suggestion else ""
+        super().__init__(f"no {kind} named {name!r}; installed: {listed}{hint}; {advice}")
+
+
+class InvalidMemoryError(MemspineError):
+    """A value that cannot be stored or asked for; nothing was stored.
+
+    `index` is the position in the batch, for calls that take several.
+    """
+
+    def __init__(self, field: str, value: object, expected: str, *, index: int | None = None) -> None:
+        self.field, self.value, self.expected, self.index = field, value, expected, index
+        place = field if index is None else f"item {index}: {field}"
+        super().__init__(f"{place}: {shorten(value)} cannot be used; expected {expected}")
+
+
+class ScopeError(MemspineError):
+    """A call in a scope that does not allow it."""
+
+    def __init__(self, operation: str, scope: object, expected: str) -> None:
+        self.operation, self.scope, self.expected = operation, scope, expected
+        super().__init__(f"{operation} is not allowed in {scope}; expected {expected}")
+
+
+class CapabilityError(MemspineError):
+    """A call that needs a capability which this store does not claim."""
+
+    def __init__(self, capability: str, *, operation: str, store: str) -> None:
+        self.capability, self.operation, self.store = capability, operation, store
+        super().__init__(
+            f"{operation} needs the capability {capability!r}, which {store} does not have; "
+            "use a store that lists it in `memspine plugins`"
+        )
+
+
+class BackendError(MemspineError):
+    """A store could not do what was asked."""
+
+    def __init__(self, backend: str, text: str) -> None:
+        self.backend = backend
+        super().__init__(f"{backend}: {text}")
+
+
+class BackendUnavailable(BackendError):
+    """A store cannot be reached, is too slow, or is broken.
+
+    `outcome` is "none" when nothing was changed, "unknown" when a write may or may not have been done: repeating it is
+    safe then, a create with the same `ids` (`id` is the only one of them). `causes` names each store that was tried,
+    when there were several.
+    """
+
+    def __init__(
+        self,
+        backend: str,
+        reason: str,
+        *,
+        outcome: Literal["none", "unknown"] = "none",
+        ids: Sequence[str] = (),
+        advice: str = "",
+        causes: Sequence[str] = (),
+    ) -> None:
+        self.reason, self.outcome, self.advice = reason, outcome, advice
+        self.ids, self.causes = tuple(ids), tuple(causes)
+        self.id = self.ids[0] if len(self.ids) == 1 else None
+        text = reason
+        if outcome == "unknown":
+            how = f" with id {self.id!r}" if self.id else " with the same ids" if self.ids else ""
+            text += f"; the outcome is unknown, and repeating the call{how} is safe"
+        if advice:
+            text += f"; {advice}"
+        super().__init__(backend, text)
+
+
+class NotFoundError(BackendError):
+    """No memory of this owner has this id (or it has expired, or was deleted)."""
+
+    def __init__(self, backend: str, id: str, *, what: str = "memory") -> None:
+        self.id, self.what = id, what
+        super().__init__(backend, f"no {what} {id!r} for this owner; `memspine list` shows what is there")
+
+
+class ConflictError(BackendError):
+    """The memory is not in the state that the caller expected, or its key is taken; nothing was changed."""
+
+    def __init__(self, backend: str, id: str, *, expected: str, found: str) -> None:
+        self.id, self.expected, self.found = id, expected, found
+        super().__init__(backend, f"memory {id!r}: expected {expected}, found {found}; read it again and repeat")
+
+
+class CursorError(BackendError):
+    """A cursor that this store did not make, or whose changes have been trimmed away."""
+
+    def __init__(self, backend: str, cursor: str, expected: str) -> None:
+        self.cursor, self.expected = cursor, expected
+        super().__init__(
+            backend, f"cursor {shorten(cursor)} cannot be used; expected {expected}; start again without one"
+        )
+
+
+class ClosedError(BackendError):
+    """Used before it was opened or after it was closed."""
+
+    def __init__(self, backend: str) -> None:
+        super().__init__(backend, "is not open; use it inside `async with`")
+
+
+class EmbeddingError(MemspineError):
+    """An embedding source gave no usable vectors; the whole batch is void."""
+
+    def __init__(self, source: str, reason: str, *, expected: str) -> None:
+        self.source, self.reason, self.expected = source, reason, expected
+        super().__init__(f"embedding source {source!r}: {reason}; expected {expected}")
+
+
+def shorten(value: object, *, length_max: int = 80) -> str:
+    """The repr of a value, cut so that an error stays one line; deep and long values are not walked to their end."""
+    short = reprlib.Repr()
+    short.maxlevel, short.maxstring, short.maxother = 3, length_max, length_max
+    return short.repr(value)

@@ -1,0 +1,182 @@
+"""The door: what a caller hands over becomes a value that a store can take, or a clear error."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+import attrs
+
+from memspine import times
+from memspine.errors import InvalidMemoryError
+from memspine.model import (
+    CONTENT_LENGTH_MAX,
+    ID_LENGTH_MAX,
+    KEY_LENGTH_MAX,
+    LIMIT_MAX,
+    METADATA_BYTES_MAX,
+    METADATA_DEPTH_MAX,
+    OWNER_LENGTH_MAX,
+    SESSION_LENGTH_MAX,
+    MemoryChanges,
+    MemoryFilter,
+    MemoryType,
+    NewMemory,
+)
+from memspine.text import clean
+
+L = TypeVar("L", bound=str)
+
+_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{ID_LENGTH_MAX}}}")
+
+
+class Intake:
+    """Checks and normalises the fields of one call, and collects notes on what it had to change."""
+
+    def __init__(self, *, index: int | None = None) -> None:
+        self.notes: list[str] = []
+        self._index = index
+
+    def memory(self, memory: NewMemory) -> NewMemory:
+        """The memory with clean text and canonical times. Raises InvalidMemoryError."""
+        return NewMemory(
+            content=self.text("content", memory.content, length_max=CONTENT_LENGTH_MAX, length_min=1),
+            type=self.type(memory.type),
+            session=self.text("session", memory.session, length_max=SESSION_LENGTH_MAX),
+            key=self.text("key", memory.key, length_max=KEY_LENGTH_MAX),
+            metadata=self.metadata(memory.metadata) if memory.metadata else {},
+            expires_at=self.time("expires_at", memory.expires_at),
+            created_at=self.time("created_at", memory.created_at),
+        )
+
+    def changes(self, changes: MemoryChanges) -> MemoryChanges:
+        """The changes with clean text and canonical times. Raises InvalidMemoryError."""
+        checks: dict[str, Any] = {
+            "content": lambda v: self.text("content", v, length_max=CONTENT_LENGTH_MAX, length_min=1),
+            "type": self.type,
+            "session": lambda v: self.text("session", v, length_max=SESSION_LENGTH_MAX),
+            "key": lambda v: self.text("key", v, length_max=KEY_LENGTH_MAX),
+            "metadata": self.metadata,
+            "expires_at": lambda v: self.time("expires_at", v),
+        }
+        named = changes.named()
+        if not named:
+            raise self._error("changes", named, f"at least one of {', '.join(checks)}")
+        return attrs.evolve(changes, **{name: checks[name](value) for name, value in named.items()})
+
+    def filter(self, filter: MemoryFilter) -> MemoryFilter:
+        """The filter with clean text and canonical times. Raises InvalidMemoryError."""
+
+        def text(name: str) -> str | None:
+            value = getattr(filter, name)
+            return None if value is None else self.text(name, value, length_max=CONTENT_LENGTH_MAX)
+
+        return MemoryFilter(
+            types=tuple(map(self.type, filter.types)),
+            key=text("key"),
+            category=text("category"),
+            text=text("text"),
+            created_from=self.time("created_from", filter.created_from),
+            created_before=self.time("created_before", filter.created_before),
+            updated_before=self.time("updated_before", filter.updated_before),
+        )
+
+    def text(self, field: str, value: object, *, length_max: int, length_min: int = 0) -> str:
+        """Clean text of the given length in characters."""
+        if not isinstance(value, str):
+            raise self._error(field, value, "text")
+        cleaned = clean(value)
+        self.notes.extend(f"{field}: {note}" for note in cleaned.notes)
+        if len(cleaned.text) < length_min:
+            raise self._error(field, value, "text that is not empty")
+        if len(cleaned.text) > length_max:
+            raise self._error(field, value, f"at most {length_max} characters (this has {len(cleaned.text)})")
+        return cleaned.text
+
+    def id(self, value: object) -> str:
+        """An id as it is."""
+        if not isinstance(value, str) or not _ID.fullmatch(value):
+            raise self._error("id", value, f"1 to {ID_LENGTH_MAX} of the characters A-Z a-z 0-9 . _ : -")
+        return value
+
+    def owner(self, value: object) -> str:
+        """The name of an owner, which is never empty."""
+        return self.text("owner", value, length_max=OWNER_LENGTH_MAX, length_min=1)
+
+    def session(self, value: object) -> str:
+        """The name of a session; empty for none."""
+        return self.text("session", value, length_max=SESSION_LENGTH_MAX)
+
+    def limit(self, value: object, *, field: str = "limit", maximum: int = LIMIT_MAX) -> int:
+        """A count from 0 to `maximum`."""
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
+            raise self._error(field, value, f"a whole number from 0 to {maximum}")
+        return value
+
+    def question(self, value: object) -> str:
+        """Text to search for, of any length; what cannot be stored cannot be found either and is replaced."""
+        return self.text("query", value, length_max=sys.maxsize)
+
+    def choice(self, field: str, value: object, choices: tuple[L, ...]) -> L:
+        """One of a few words."""
+        for choice in choices:
+            if value == choice:
+                return choice
+        raise self._error(field, value, f"one of {', '.join(map(str, choices))}")
+
+    def type(self, value: object) -> MemoryType:
+        """A memory type, by value or by its name as text."""
+        try:
+            return MemoryType(value)  # type: ignore[arg-type]
+        except ValueError as error:
+            raise self._error("type", value, f"one of {', '.join(MemoryType)}") from error
+
+    def time(self, field: str, value: datetime | None) -> datetime | None:
+        """The instant in UTC with milliseconds; None stays None."""
+        if value is None:
+            return None
+        try:
+            return times.canonical(value, field=field)
+        except InvalidMemoryError as error:
+            raise self._error(error.field, error.value, error.expected) from error
+
+    def metadata(self, value: object) -> dict[str, Any]:
+        """A copy of a JSON object, its texts clean, within the limits of size and depth."""
+        if not isinstance(value, Mapping):
+            raise self._error("metadata", value, "a JSON object")
+        copy = self._object("metadata", value, depth=1)
+        try:
+            size = len(json.dumps(copy, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode())
+        except ValueError as error:
+            raise self._error("metadata", value, f"JSON ({error})") from error
+        if size > METADATA_BYTES_MAX:
+            raise self._error("metadata", value, f"at most {METADATA_BYTES_MAX} bytes of JSON (this has {size})")
+        return copy
+
+    def _json(self, path: str, value: object, *, depth: int) -> object:
+        if isinstance(value, str):
+            return self.text(path, value, length_max=METADATA_BYTES_MAX)
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if depth > METADATA_DEPTH_MAX:
+            raise self._error(path, value, f"at most {METADATA_DEPTH_MAX} levels")
+        if isinstance(value, Mapping):
+            return self._object(path, value, depth=depth)
+        if isinstance(value, list | tuple):
+            return [self._json(f"{path}[{n}]", item, depth=depth + 1) for n, item in enumerate(value)]
+        raise self._error(path, value, "JSON: object, array, text, number, true, false or null")
+
+    def _object(self, path: str, value: Mapping[Any, Any], *, depth: int) -> dict[str, Any]:
+        return {
+            self._json_key(path, key): self._json(f"{path}.{key}", item, depth=depth + 1) for key, item in value.items()
+        }
+
+    def _json_key(self, path: str, key: object) -> str:
+        return self.text(f"a key of {path}", key, length_max=METADATA_BYTES_MAX)
+
+    def _error(self, field: str, value: object, expected: str) -> InvalidMemoryError:
+        return InvalidMemoryError(field, value, expected, index=self._index)
