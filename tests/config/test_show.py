@@ -1,0 +1,57 @@
+"""What `memspine config show` prints."""
+
+import tomllib
+
+import attrs
+import pytest
+
+from memspine.config import config_from_mapping, effective_settings, load_config
+from memspine.config.schema import TABLES
+from memspine.config.show import toml_text
+
+
+def test_settings_and_their_origin(tmp_path, plugins):
+    """Every setting is listed with its value, its file and line or "default", and its line of help."""
+    document = (
+        '[backends.a]\nplugin = "full"\napi_key = { env = "KEY" }\nretry = { attempts = 4 }\n'
+        'tags = ["x"]\n[retrieval]\nstrategy = "recent"\n'
+    )
+    (tmp_path / "c.toml").write_text(document, encoding="utf-8")
+    settings = effective_settings(load_config("c.toml", plugins=plugins, working_folder=tmp_path))
+    shown = {setting.key: (setting.text, setting.origin, setting.help) for setting in settings}
+    assert shown["memory.owner"] == ('"me"', "default", "whose memories these are")
+    assert shown["retrieval.strategy"][:2] == ('"exact"', "c.toml:7")
+    assert shown["backends.a.plugin"] == ('"full"', "c.toml:2", "the full")
+    assert shown["backends.a.api_key"][:2] == ('{ env = "KEY" }', "c.toml:3")
+    assert shown["backends.a.retry.attempts"] == ("4", "c.toml:4", "how often")
+    assert shown["backends.a.retry.pause"] == ("0.5", "default", "")
+    assert shown["backends.a.tags"][:2] == ('["x"]', "c.toml:5")
+    assert shown["backends.a.mode"][0] == '"safe"'
+    assert shown["backends.a.note"][0] == "unset"
+    assert shown["backends.a.url"][2] == "where it is"
+
+
+def test_settings_of_a_mapping(plugins):
+    """What a program passes is shown with the name that it gave, and its own secrets not at all."""
+
+    class Known:
+        def reveal(self):
+            return "s3cret"
+
+    backends = {"a": {"plugin": "full", "api_key": Known(), "keys": [{"env": "A"}], "steps": [{"attempts": 2}]}}
+    config = config_from_mapping({"backends": backends}, plugins=plugins, name="mine")
+    shown = {setting.key: (setting.text, setting.origin) for setting in effective_settings(config)}
+    assert shown["backends.a.api_key"] == ('"(secret)"', "mine")
+    assert shown["backends.a.keys"] == ('[{ env = "A" }]', "mine")
+    assert shown["backends.a.steps"] == ("[{ attempts = 2, pause = 0.5 }]", "mine")
+
+
+def test_every_setting_has_help():
+    """No field of memspine's own tables lacks its line of help."""
+    assert [field.name for cls in TABLES.values() for field in attrs.fields(cls) if not field.metadata["help"]] == []
+
+
+@pytest.mark.parametrize("value", [1, 1.5, 1e300, True, 'a"\\\n\x7f\x00é', [], [1, "x"], {}, {"a b": {"c": [1]}}])
+def test_shown_values_are_toml(value):
+    """A value is shown as it can be written."""
+    assert tomllib.loads(f"value = {toml_text(value)}")["value"] == value
