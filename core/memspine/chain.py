@@ -1,0 +1,229 @@
+"""Primary and fallbacks as one store: who is asked, in which order, for how long, and what the answer is worth.
+
+Writes go to the primary alone. Reads go to the primary first; which failures and absences send them on is the
+routing table of `core/adr/0003-chain.md`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from datetime import datetime
+from typing import Generic, TypeVar
+
+import attrs
+
+from memspine.contracts import Capability, MemoryBackend
+from memspine.errors import BackendUnavailable, MemspineError
+from memspine.model import Health, Memory, Scope
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Answer(Generic[T]):
+    """What a store answered, which one it was, and why it was not a better one."""
+
+    value: T
+    backend: str
+    degraded: tuple[str, ...] = ()
+
+
+class Member:
+    """One backend of a chain, opened when it is first needed; a failed opening is tried again at the next need."""
+
+    def __init__(self, name: str, *, open: Callable[[], AbstractAsyncContextManager[MemoryBackend]]) -> None:
+        self.name = name
+        self._open = open
+        self._stack = AsyncExitStack()
+        self._opening: asyncio.Task[MemoryBackend] | None = None
+
+    async def backend(self) -> MemoryBackend:
+        """The opened backend. Raises whatever opening it raises.
+
+        A caller that gives up waiting does not stop the opening: a store may be migrating its data just then.
+        """
+        if self._opening is None or (self._opening.done() and _failed(self._opening)):
+            self._opening = asyncio.create_task(self._stack.enter_async_context(self._open()))
+        return await asyncio.shield(self._opening)
+
+    async def close(self) -> None:
+        """Close the backend if it was opened, after an opening that is under way."""
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
+            self._opening = None
+        await self._stack.aclose()
+
+
+def _failed(task: asyncio.Task[MemoryBackend]) -> bool:
+    return task.cancelled() or task.exception() is not None
+
+
+class Chain:
+    """Routes calls over a primary and ordered fallbacks, each call within `deadline_seconds` per store."""
+
+    def __init__(self, members: Sequence[Member], *, deadline_seconds: float, read_fallback: bool = False) -> None:
+        self._members = tuple(members)
+        self._deadline_seconds = deadline_seconds
+        self._read_fallback = read_fallback
+
+    @property
+    def primary(self) -> Member:
+        """The member that takes all writes."""
+        return self._members[0]
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The primary, then the fallbacks in order."""
+        return self._members
+
+    async def close(self) -> None:
+        """Close every member, also when closing one fails. Raises the first error, after all were closed."""
+        results = await asyncio.gather(*(member.close() for member in self._members), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def write(
+        self, operation: str, call: Callable[[MemoryBackend], Awaitable[T]], *, ids: Sequence[str] = ()
+    ) -> Answer[T]:
+        """Call the primary. Raises BackendUnavailable; with outcome "unknown" when the call had begun, and then
+        `ids` are what makes repeating it safe."""
+        return Answer(await self._call(self.primary, operation, call, write_ids=tuple(ids)), self.primary.name)
+
+    async def call_primary(self, operation: str, call: Callable[[MemoryBackend], Awaitable[T]]) -> Answer[T]:
+        """Read from the primary alone."""
+        return Answer(await self._call(self.primary, operation, call), self.primary.name)
+
+    async def read_listing(self, operation: str, call: Callable[[MemoryBackend], Awaitable[T]]) -> Answer[T]:
+        """Read what only a whole store can answer (list, count): fallbacks are asked only if `read_fallback` is set."""
+        members = self._members if self._read_fallback else self._members[:1]
+        return await self._first_answer(members, operation, call)
+
+    async def search(self, call: Callable[[MemoryBackend], Awaitable[T]]) -> Answer[T]:
+        """Ask in order until one answers; an empty answer is an answer. Raises BackendUnavailable naming each cause."""
+        return await self._first_answer(self._members, "search", call)
+
+    async def get_many(self, ids: Sequence[str], *, scope: Scope, now: datetime) -> Answer[dict[str, Memory]]:
+        """Memories by id, those that the primary lacks from the fallbacks, unless the primary has their tombstone.
+
+        `degraded` names each store that failed; an id that is missing then may exist there.
+        """
+        found: dict[str, Memory] = {}
+        failures: list[str] = []
+        answered_by = ""
+        missing = list(dict.fromkeys(ids))
+        for member in self._members:
+            if not missing:
+                break
+            try:
+                got = await self._call(member, "get", _getter(missing, scope=scope, now=now))
+            except BackendUnavailable as error:
+                failures.append(str(error))
+                continue
+            found |= got
+            answered_by = member.name if got or not answered_by else answered_by
+            missing = [id for id in missing if id not in got]
+            if member is self.primary:
+                try:
+                    deleted = await self._deleted(missing, scope=scope)
+                except BackendUnavailable as error:
+                    # Not knowing what was deleted, a fallback could only bring it back.
+                    failures.append(str(error))
+                    break
+                missing = [id for id in missing if id not in deleted]
+        in_order = {id: found[id] for id in ids if id in found}
+        return Answer(in_order, answered_by, tuple(failures))
+
+    async def health(self, *, deep: bool = False) -> dict[str, Health]:
+        """A probe of every member, by name, primary first; a member that fails is reported, not raised."""
+
+        async def probe(member: Member) -> Health:
+            try:
+                return await self._call(member, "health", lambda backend: backend.health(deep=deep), unhurried=deep)
+            except MemspineError as error:
+                return Health(ok=False, detail=str(error))
+
+        results = await asyncio.gather(*map(probe, self._members))
+        return {member.name: health for member, health in zip(self._members, results, strict=True)}
+
+    async def unhurried(
+        self, operation: str, call: Callable[[MemoryBackend], Awaitable[T]], *, ids: Sequence[str] = ()
+    ) -> Answer[T]:
+        """Call the primary without a deadline, for work that grows with the store: backup, purge, bulk."""
+        return Answer(
+            await self._call(self.primary, operation, call, write_ids=tuple(ids), unhurried=True), self.primary.name
+        )
+
+    async def _deleted(self, ids: Sequence[str], *, scope: Scope) -> frozenset[str]:
+        """Those of the ids that the primary remembers as deleted. No fallback may bring them back."""
+        if not ids or len(self._members) == 1:
+            return frozenset()
+        backend = await self.primary.backend()
+        if Capability.CHANGES not in backend.capabilities:
+            return frozenset()
+        tombstones = await self._call(self.primary, "tombstones", lambda primary: primary.tombstones(ids, scope=scope))
+        return frozenset(tombstones)
+
+    async def _first_answer(
+        self, members: Sequence[Member], operation: str, call: Callable[[MemoryBackend], Awaitable[T]]
+    ) -> Answer[T]:
+        failures: list[BackendUnavailable] = []
+        for member in members:
+            try:
+                value = await self._call(member, operation, call)
+            except BackendUnavailable as error:
+                failures.append(error)
+            else:
+                return Answer(value, member.name, tuple(map(str, failures)))
+        if len(failures) == 1:
+            raise failures[0]
+        causes = tuple(map(str, failures))
+        names = ", ".join(member.name for member in members)
+        raise BackendUnavailable(names, f"{operation}: none of them answered: " + "; ".join(causes), causes=causes)
+
+    async def _call(
+        self,
+        member: Member,
+        operation: str,
+        call: Callable[[MemoryBackend], Awaitable[T]],
+        *,
+        write_ids: Sequence[str] | None = None,
+        unhurried: bool = False,
+    ) -> T:
+        """One call of one member; whatever it raises that is not ours becomes BackendUnavailable."""
+        began = False
+        deadline = asyncio.timeout(None if unhurried else self._deadline_seconds)
+        try:
+            async with deadline:
+                backend = await member.backend()
+                began = True
+                return await call(backend)
+        except MemspineError:
+            raise
+        except TimeoutError as error:
+            reason = (
+                f"{operation} took longer than {self._deadline_seconds:g} s"
+                if deadline.expired()
+                else f"{operation}: {error}"
+            )
+            raise self._unavailable(member, reason, began=began, write_ids=write_ids) from error
+        except Exception as error:  # a plugin may raise anything
+            reason = f"{operation} failed: {type(error).__name__}: {' '.join(str(error).split())}"
+            raise self._unavailable(member, reason, began=began, write_ids=write_ids) from error
+
+    def _unavailable(
+        self, member: Member, reason: str, *, began: bool, write_ids: Sequence[str] | None
+    ) -> BackendUnavailable:
+        advice = "see `memspine doctor`"
+        if began and write_ids is not None:
+            return BackendUnavailable(member.name, reason, outcome="unknown", ids=write_ids, advice=advice)
+        return BackendUnavailable(member.name, reason, advice=advice)
+
+
+def _getter(
+    ids: Sequence[str], *, scope: Scope, now: datetime
+) -> Callable[[MemoryBackend], Awaitable[dict[str, Memory]]]:
+    wanted = tuple(ids)
+    return lambda backend: backend.get_many(wanted, scope=scope, now=now)

@@ -1,0 +1,493 @@
+"""The façade: long-term memory over the stores that a configuration names."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from memspine import times
+from memspine.errors import BackendUnavailable, ClosedError, InvalidMemoryError, NotFoundError
+from memspine.ids import IdSource, keyed_id
+from memspine.intake import Intake
+from memspine.model import (
+    UNSET,
+    Counts,
+    Health,
+    InjectionResult,
+    Memory,
+    MemoryChanges,
+    MemoryFilter,
+    MemoryResult,
+    MemoryType,
+    NewMemory,
+    PageResult,
+    PurgedPlace,
+    PurgeReceipt,
+    PutOutcome,
+    Revision,
+    SearchResult,
+    Tombstone,
+    Unset,
+)
+from memspine.text import TokenCounter, estimate_tokens
+
+if TYPE_CHECKING:
+    from memspine.config import Config
+    from memspine.maintenance import Kind, MaintenanceReport
+    from memspine.plugins import Plugins
+    from memspine.policy import StrategyName
+    from memspine.running import Running
+
+
+class MemoryManager:
+    """Remember, recall, inject, forget: asynchronous; `memspine.blocking.MemoryManager` is its twin without async.
+
+        async with MemoryManager("memspine.toml") as memory:
+            await memory.create("Juno eats duck and potato now.")
+            result = await memory.search("What does the dog eat?")
+
+    `config` is a path, a mapping of the same shape as the TOML, a loaded Config, or None for the usual search. It is
+    read when the manager is entered, which is also when ConfigError is raised; stores are opened when first needed.
+
+    Every call acts for `owner` (default: `[memory] owner`). All may raise InvalidMemoryError for unusable input,
+    ScopeError for an owner that the caller may not act for, BackendUnavailable, and ClosedError outside the `with`.
+    """
+
+    def __init__(
+        self,
+        config: Config | Mapping[str, Any] | str | Path | None = None,
+        *,
+        plugins: Plugins | None = None,
+        count_tokens: TokenCounter = estimate_tokens,
+        background: bool = True,
+    ) -> None:
+        self._source = config
+        self._plugins = plugins
+        self._count_tokens = count_tokens
+        self._background = background
+        self._ids = IdSource()
+        self._running: Running | None = None
+        self.injection_failures = 0
+        """How many requests were left as they were because recalling or placing failed."""
+
+    async def __aenter__(self) -> Self:
+        await self.initialize()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown()
+
+    async def initialize(self) -> None:
+        """Read the configuration and start; a second call changes nothing. Raises ConfigError."""
+        if self._running is None:
+            # Imported here: a program that only names the class should not wait for what opening needs.
+            from memspine.running import Running, read_config
+
+            config, plugins = read_config(self._source, plugins=self._plugins)
+            self._running = Running(config, plugins, count_tokens=self._count_tokens)
+            if self._background:
+                self._running.start_background()
+
+    async def shutdown(self) -> None:
+        """Write what is still in memory (telemetry), close every store; a second call changes nothing."""
+        running, self._running = self._running, None
+        if running is not None:
+            await running.close()
+
+    @property
+    def config(self) -> Config:
+        """The configuration in use."""
+        return self._open.config
+
+    # ── writing ──
+
+    async def create(
+        self,
+        content: str,
+        *,
+        type: MemoryType | str = MemoryType.FACTUAL,
+        key: str = "",
+        session: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        expires_at: datetime | None = None,
+        created_at: datetime | None = None,
+        id: str | None = None,
+        owner: str | None = None,
+        management: bool = False,
+    ) -> MemoryResult:
+        """Remember a text. With a key that the owner has already, that memory is replaced and its metadata merged.
+
+        `created_at` is for things that happened earlier. Repeating a call with the same `id` or `key` is safe.
+        """
+        running = self._open
+        intake = Intake()
+        scope = running.policy.writing_scope(owner, management=management)
+        memory = intake.memory(
+            NewMemory(
+                content=content,
+                type=intake.type(type),
+                key=key,
+                session=running.config.memory.session if session is None else session,
+                metadata=metadata or {},
+                expires_at=expires_at,
+                created_at=created_at,
+            )
+        )
+        now = times.now()
+        new_id = self._new_id(scope.owner, memory, now) if id is None else intake.id(id)
+        answer = await running.chain.write(
+            "create", lambda backend: backend.create(memory, scope=scope, id=new_id, now=now), ids=[new_id]
+        )
+        written = answer.value
+        return MemoryResult(
+            memory=written.memory, backend=answer.backend, notes=tuple(intake.notes), created=written.created
+        )
+
+    async def create_many(
+        self,
+        memories: Iterable[NewMemory],
+        *,
+        ids: Sequence[str] | None = None,
+        owner: str | None = None,
+        management: bool = False,
+    ) -> tuple[MemoryResult, ...]:
+        """Remember many in one step: all of them or, when one is unusable (InvalidMemoryError.index), none."""
+        running = self._open
+        scope, now = running.policy.writing_scope(owner, management=management), times.now()
+        checked: builtins.list[NewMemory] = []
+        notes: builtins.list[tuple[str, ...]] = []
+        for index, memory in enumerate(memories):
+            intake = Intake(index=index)
+            checked.append(intake.memory(memory))
+            notes.append(tuple(intake.notes))
+        if ids is None:
+            new_ids = [self._new_id(scope.owner, memory, now) for memory in checked]
+        elif len(ids) == len(checked):
+            new_ids = [Intake(index=index).id(id) for index, id in enumerate(ids)]
+        else:
+            raise InvalidMemoryError("ids", len(ids), f"as many as there are memories, {len(checked)}")
+        answer = await running.chain.unhurried(
+            "create_many", lambda backend: backend.create_many(checked, scope=scope, ids=new_ids, now=now), ids=new_ids
+        )
+        return tuple(
+            MemoryResult(memory=written.memory, backend=answer.backend, notes=note, created=written.created)
+            for written, note in zip(answer.value, notes, strict=True)
+        )
+
+    async def update(
+        self,
+        id: str,
+        *,
+        content: str | Unset = UNSET,
+        type: MemoryType | str | Unset = UNSET,
+        key: str | Unset = UNSET,
+        session: str | Unset = UNSET,
+        metadata: Mapping[str, Any] | Unset = UNSET,
+        expires_at: datetime | Unset | None = UNSET,
+        expected_revision: int | None = None,
+        owner: str | None = None,
+        management: bool = False,
+    ) -> MemoryResult:
+        """Replace the named fields, metadata as a whole. Raises NotFoundError, ConflictError."""
+        intake = Intake()
+        known = intake.id(id)
+        changes = intake.changes(
+            MemoryChanges(
+                content=content,
+                type=UNSET if type is UNSET else intake.type(type),
+                key=key,
+                session=session,
+                metadata=metadata,
+                expires_at=expires_at,
+            )
+        )
+        scope, now = self._open.policy.writing_scope(owner, management=management), times.now()
+        answer = await self._open.chain.write(
+            "update",
+            lambda backend: backend.update(known, changes, scope=scope, now=now, expected_revision=expected_revision),
+            ids=[known],
+        )
+        return MemoryResult(memory=answer.value, backend=answer.backend, notes=tuple(intake.notes))
+
+    async def delete(
+        self, id: str, *, expected_revision: int | None = None, owner: str | None = None, management: bool = False
+    ) -> Tombstone:
+        """Forget one memory; its history stays for `[memory] history_days`. Raises NotFoundError, ConflictError."""
+        intake = Intake()
+        known = intake.id(id)
+        scope, now = self._open.policy.writing_scope(owner, management=management), times.now()
+        answer = await self._open.chain.write(
+            "delete",
+            lambda backend: backend.delete(known, scope=scope, now=now, expected_revision=expected_revision),
+            ids=[known],
+        )
+        return answer.value
+
+    async def delete_many(
+        self,
+        filter: MemoryFilter,
+        *,
+        session: str | None = None,
+        dry_run: bool = True,
+        owner: str | None = None,
+        management: bool = False,
+    ) -> tuple[str, ...]:
+        """Forget all that match, or with `dry_run` only tell which; returns their ids, oldest first."""
+        checked = Intake().filter(filter)
+        scope = self._open.policy.writing_scope(owner, session=session, management=management)
+        now = times.now()
+        answer = await self._open.chain.unhurried(
+            "delete_many",
+            lambda backend: backend.delete_many(checked, scope=scope, now=now, dry_run=dry_run),
+        )
+        return answer.value
+
+    async def restore(
+        self, id: str, *, revision: int, owner: str | None = None, management: bool = False
+    ) -> MemoryResult:
+        """Bring an earlier state back, as a new revision; a deleted memory comes back with its id. Raises
+        NotFoundError, ConflictError, CapabilityError."""
+        from memspine.restoring import restore_state
+
+        known = Intake().id(id)
+        scope, now = self._open.policy.writing_scope(owner, management=management), times.now()
+        answer = await self._open.chain.write(
+            "restore",
+            lambda backend: restore_state(backend, known, revision=revision, scope=scope, now=now),
+            ids=[known],
+        )
+        return MemoryResult(memory=answer.value, backend=answer.backend)
+
+    async def put(
+        self, records: Sequence[Memory | Tombstone], *, owner: str | None = None, management: bool = False
+    ) -> tuple[PutOutcome, ...]:
+        """Store whole records with ids, revisions and times as they are. Raises CapabilityError, ScopeError."""
+        scope = self._open.policy.writing_scope(owner, management=management)
+        answer = await self._open.chain.unhurried(
+            "put", lambda backend: backend.put(records, scope=scope), ids=[record.id for record in records]
+        )
+        return answer.value
+
+    async def purge(
+        self, ids: Sequence[str] | None, *, owner: str | None = None, management: bool = False
+    ) -> PurgeReceipt:
+        """Erase memories (None: all of the owner) from every place that the primary knows. Raises CapabilityError.
+
+        The receipt names each place; fallbacks, which callers never write to, are listed as kept.
+        """
+        running = self._open
+        intake = Intake()
+        known = None if ids is None else [intake.id(id) for id in ids]
+        scope, now = running.policy.writing_scope(owner, management=management), times.now()
+        running.forget_accesses(scope.owner, known)
+        answer = await running.chain.unhurried("purge", lambda backend: backend.purge(known, scope=scope, now=now))
+        others = (
+            PurgedPlace(place=f"fallback {member.name}", status="kept", detail="fallbacks are not written to")
+            for member in running.chain.members[1:]
+        )
+        return PurgeReceipt(answer.value.memories, (*answer.value.places, *others))
+
+    # ── reading ──
+
+    async def get(self, id: str, *, owner: str | None = None, shared: bool = False) -> MemoryResult:
+        """One memory. Raises NotFoundError, or BackendUnavailable when a store that may hold it did not answer."""
+        answer = await self._open.chain.get_many(
+            [Intake().id(id)], scope=self._open.policy.reading_scope(owner, shared=shared), now=times.now()
+        )
+        memory = answer.value.get(id)
+        if memory is not None:
+            return MemoryResult(memory=memory, backend=answer.backend, degraded=answer.degraded)
+        if answer.degraded:
+            raise BackendUnavailable(
+                self._open.chain.primary.name,
+                f"memory {id!r} was not found where it could be looked for: {'; '.join(answer.degraded)}",
+                causes=answer.degraded,
+            )
+        raise NotFoundError(answer.backend, id)
+
+    async def get_many(
+        self, ids: Sequence[str], *, owner: str | None = None, shared: bool = False
+    ) -> dict[str, MemoryResult]:
+        """Those of the memories that exist, by id, in the order asked."""
+        intake = Intake()
+        answer = await self._open.chain.get_many(
+            [intake.id(id) for id in ids], scope=self._open.policy.reading_scope(owner, shared=shared), now=times.now()
+        )
+        return {
+            id: MemoryResult(memory=memory, backend=answer.backend, degraded=answer.degraded)
+            for id, memory in answer.value.items()
+        }
+
+    async def list(
+        self,
+        filter: MemoryFilter | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        newest_first: bool = True,
+        owner: str | None = None,
+        session: str | None = None,
+        shared: bool = False,
+        everyone: bool = False,
+        management: bool = False,
+    ) -> PageResult:
+        """A page of memories by creation time, and how many there are. Raises CursorError."""
+        intake = Intake()
+        checked = intake.filter(filter or MemoryFilter())
+        size = intake.limit(limit)
+        scope = self._open.policy.listing_scope(
+            owner, session=session, shared=shared, everyone=everyone, management=management
+        )
+        now = times.now()
+        page = await self._open.chain.read_listing(
+            "list",
+            lambda backend: backend.list(
+                checked, scope=scope, now=now, limit=size, cursor=cursor, newest_first=newest_first
+            ),
+        )
+        counts = await self._open.chain.read_listing(
+            "count", lambda backend: backend.count(checked, scope=scope, now=now)
+        )
+        return PageResult(
+            memories=page.value.memories,
+            total=counts.value.total,
+            cursor=page.value.cursor,
+            backend=page.backend,
+            degraded=page.degraded,
+        )
+
+    async def count(
+        self,
+        filter: MemoryFilter | None = None,
+        *,
+        by: Literal["type", "session", "owner"] | None = None,
+        owner: str | None = None,
+        session: str | None = None,
+        shared: bool = False,
+        everyone: bool = False,
+        management: bool = False,
+    ) -> Counts:
+        """How many memories there are, in all and by group."""
+        checked = Intake().filter(filter or MemoryFilter())
+        scope = self._open.policy.listing_scope(
+            owner, session=session, shared=shared, everyone=everyone, management=management
+        )
+        now = times.now()
+        answer = await self._open.chain.read_listing(
+            "count", lambda backend: backend.count(checked, scope=scope, now=now, by=by)
+        )
+        return answer.value
+
+    async def search(
+        self,
+        text: str,
+        *,
+        strategy: StrategyName | None = None,
+        filter: MemoryFilter | None = None,
+        limit: int | None = None,
+        max_tokens: int | None = None,
+        preview: bool = False,
+        owner: str | None = None,
+        session: str | None = None,
+        shared: bool | None = None,
+    ) -> SearchResult:
+        """Recall the memories that answer a question, best first, with the trace of how they were found.
+
+        Without `max_tokens` the answer has no token budget. A `preview` does not count as a recall in the telemetry.
+        """
+        running = self._open
+        request = running.policy.recall_request(
+            text,
+            scope=running.policy.search_scope(owner, session=session, shared=shared),
+            strategy=strategy,
+            filter=filter,
+            limit=limit,
+            max_tokens=max_tokens,
+        )
+        result = await running.retrieval.recall(request)
+        if not preview:
+            running.record_accesses(result)
+        return result
+
+    async def history(self, id: str, *, owner: str | None = None) -> tuple[Revision, ...]:
+        """All kept states of a memory, oldest first, also of a deleted one. Raises NotFoundError, CapabilityError."""
+        known = Intake().id(id)
+        scope = self._open.policy.reading_scope(owner)
+        answer = await self._open.chain.call_primary("history", lambda backend: backend.history(known, scope=scope))
+        if not answer.value:
+            raise NotFoundError(answer.backend, id)
+        return answer.value
+
+    # ── conversation ──
+
+    async def inject(
+        self,
+        request: Mapping[str, Any],
+        *,
+        shape: str,
+        owner: str | None = None,
+        session: str | None = None,
+        shared: bool | None = None,
+        limit: int | None = None,
+        max_tokens: int | None = None,
+        placement: Literal["system", "user"] | None = None,
+    ) -> InjectionResult:
+        """Place the memories that fit the user's question into a chat request of the given shape.
+
+        `session` names the conversation: a block of an earlier call for it is replaced. Memories of other sessions are
+        recalled too, unless `[retrieval] scope` is "session". The request is never changed in place. When recalling or
+        placing fails, it comes back as it was, `reason` says why, and `injection_failures` is one higher. Raises
+        UnknownPluginError for a shape that no plugin knows.
+        """
+        running = self._open
+        policy, settings = running.policy, running.config.injection
+        session = running.config.memory.session if session is None else session
+        only_session = session if running.config.retrieval.scope == "session" else None
+        result, well = await running.place(
+            request,
+            shape=shape,
+            scope=policy.search_scope(owner, session=only_session, shared=shared),
+            session=session,
+            limit=settings.limit if limit is None else limit,
+            max_tokens=policy.budget(max_tokens),
+            where=placement or settings.placement,
+        )
+        self.injection_failures += not well
+        return result
+
+    # ── keeping ──
+
+    async def health(self, *, deep: bool = False) -> dict[str, Health]:
+        """A read-only probe of every backend, by name, primary first; `deep` checks all that is stored."""
+        return await self._open.health(deep=deep)
+
+    async def flush(self) -> None:
+        """Write the recalls counted so far, which otherwise happens within 5 s and when the manager is left."""
+        await self._open.flush_accesses()
+
+    async def maintain(
+        self, kinds: Sequence[Kind] | None = None, *, budget_seconds: float | None = None
+    ) -> MaintenanceReport:
+        """Do the background work now, of these kinds or of all: to its end, or as much as the time allows."""
+        return await self._open.maintain(kinds, budget_seconds=budget_seconds)
+
+    async def backup(self, target: str | Path) -> None:
+        """Write a consistent copy of the primary to a new file while it is in use. Raises CapabilityError."""
+        await self._open.chain.unhurried("backup", lambda backend: backend.backup(Path(target)))
+
+    # ── inside ──
+
+    @property
+    def _open(self) -> Running:
+        if self._running is None:
+            raise ClosedError("memory manager")
+        return self._running
+
+    def _new_id(self, owner: str, memory: NewMemory, now: datetime) -> str:
+        return keyed_id(owner, memory.key) if memory.key else self._ids.new(now)

@@ -1,0 +1,92 @@
+"""Who may act on whose memories, and what a call means where the caller left something to the configuration."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from memspine import times
+from memspine.config import Config
+from memspine.errors import ScopeError
+from memspine.intake import Intake
+from memspine.model import GLOBAL_OWNER, MemoryFilter, Scope
+from memspine.retrieval import RecallRequest
+
+StrategyName = Literal["exact", "recent", "semantic", "hybrid"]
+
+TOKENS_MAX = 16_000
+
+
+class CallPolicy:
+    """Turns the arguments of calls into checked scopes and requests, under one configuration.
+
+    All methods raise InvalidMemoryError for unusable values and ScopeError for what the caller may not do.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    def owner(self, owner: str | None) -> str:
+        """The owner that a call acts for."""
+        return self._config.memory.owner if owner is None else Intake().owner(owner)
+
+    def writing_scope(self, owner: str | None, *, session: str | None = None, management: bool) -> Scope:
+        """The scope of a writing call. Writing for the owner whom all can read needs the management role."""
+        who = self.owner(owner)
+        if who == GLOBAL_OWNER and not management:
+            raise ScopeError("writing", Scope.of_owner(who), "the management role, for the owner whom all can read")
+        return Scope.of_owner(who) if session is None else Scope.of_session(who, Intake().session(session))
+
+    def reading_scope(self, owner: str | None, *, session: str | None = None, shared: bool = False) -> Scope:
+        """The scope of a reading call: the session's if one is named, else the owner's, shared if asked."""
+        who = self.owner(owner)
+        if session is not None:
+            return Scope.of_session(who, Intake().session(session))
+        return Scope.shared(who) if shared else Scope.of_owner(who)
+
+    def listing_scope(
+        self, owner: str | None, *, session: str | None, shared: bool, everyone: bool, management: bool
+    ) -> Scope:
+        """The scope of list and count, which alone may be everyone's, for management."""
+        if not everyone:
+            return self.reading_scope(owner, session=session, shared=shared)
+        if not management:
+            raise ScopeError("listing", Scope.everyone(), "the management role, or the scope of one owner")
+        return Scope.everyone()
+
+    def search_scope(self, owner: str | None, *, session: str | None, shared: bool | None) -> Scope:
+        """The scope of a recall; what the caller leaves open is `[retrieval] scope`."""
+        configured = self._config.retrieval.scope
+        if session is None and shared is None and configured == "session":
+            session = self._config.memory.session
+        return self.reading_scope(owner, session=session, shared=configured == "shared" if shared is None else shared)
+
+    def recall_request(
+        self,
+        text: str,
+        *,
+        scope: Scope,
+        strategy: StrategyName | None = None,
+        filter: MemoryFilter | None = None,
+        limit: int | None = None,
+        max_tokens: int | None = None,
+    ) -> RecallRequest:
+        """A checked question; what the caller leaves open is in `[retrieval]`."""
+        settings = self._config.retrieval
+        intake = Intake()
+        chosen = "exact" if strategy == "recent" else strategy or settings.strategy
+        return RecallRequest(
+            text=intake.question(text),
+            scope=scope,
+            now=times.now(),
+            strategy=intake.choice("strategy", chosen, ("exact", "semantic", "hybrid")),
+            filter=intake.filter(filter or MemoryFilter()),
+            limit=intake.limit(settings.limit if limit is None else limit),
+            max_tokens=None if max_tokens is None else self.budget(max_tokens),
+            retention_days=settings.retention_days,
+            keyword_floor=settings.keyword_floor,
+        )
+
+    def budget(self, max_tokens: int | None) -> int:
+        """A token budget; what the caller leaves open is `[retrieval] max_tokens`."""
+        configured = self._config.retrieval.max_tokens
+        return Intake().limit(configured if max_tokens is None else max_tokens, field="max_tokens", maximum=TOKENS_MAX)
