@@ -1,0 +1,90 @@
+"""The README is executed: what it shows has to run, and to print what it promises."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language):
+    return [text for name, text in BLOCK.findall(README) if name == language]
+
+
+def run(*command, folder, text=None):
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, input=text, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_python_examples_print_what_was_remembered(tmp_path):
+    """Both complete Python examples run in an empty home and show the memory they stored."""
+    complete = [block for block in blocks("python") if "MemoryManager()" in block]
+    assert len(complete) == 2
+    for block in complete:
+        assert "Juno eats duck and potato now." in run(sys.executable, "-c", block, folder=tmp_path)
+
+
+def test_the_shell_examples_run(tmp_path):
+    """Every line of the shell section works, one after the other, in an empty home."""
+    (shell,) = [block for block in blocks("sh") if "memspine add" in block]
+    (tmp_path / "notes.txt").write_text("The spare key hangs in the shed.\n", encoding="utf-8")
+    printed = run("sh", "-e", "-c", shell, folder=tmp_path)
+    assert "Juno eats duck and potato now" in printed
+    assert "spare key" in printed
+
+
+def test_the_configuration_example_is_valid(tmp_path):
+    """The TOML example passes the product's own check."""
+    (toml,) = blocks("toml")
+    tomllib.loads(toml)
+    (tmp_path / "memspine.toml").write_text(toml, encoding="utf-8")
+    run("memspine", "--config", "memspine.toml", "config", "check", folder=tmp_path)
+
+
+def test_the_hook_example_registers_a_backend(tmp_path, monkeypatch):
+    """The example of a hook is a plugin that loads and offers its backend."""
+    from memspine.plugins import Plugin, PluginEntry, Plugins
+
+    (hook,) = [block for block in blocks("python") if "hookimpl" in block]
+    (tmp_path / "readme_example_plugin.py").write_text(hook, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (plugin,) = Plugins(find=lambda: [PluginEntry(name="mystore", module="readme_example_plugin")]).load_all()
+    assert isinstance(plugin, Plugin)
+    assert [provider.name for provider in plugin.providers["memory backend"]] == ["mystore"]
+
+
+def test_the_table_of_plugins_says_what_is_claimed():
+    """The capabilities in the README are those that the providers declare."""
+    from memspine.plugins import Plugins
+
+    for name in ("sqlite", "reference"):
+        (row,) = [line for line in README.splitlines() if re.match(rf"\| \[?`{name}`", line)]
+        listed = {word.strip() for word in row.split("|")[3].split(",")}
+        assert listed == {str(capability) for capability in Plugins().memory_backend(name).capabilities}
+
+
+def test_links_lead_somewhere():
+    """Every relative link of the README and of the plugins' READMEs names something that is there."""
+    for page in [ROOT / "README.md", *ROOT.glob("plugins/*/README.md")]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("line", ["memspine help", "memspine help exit-codes"])
+def test_commands_in_the_text_run(line, tmp_path):
+    """Commands that the prose names work."""
+    assert line in README
+    assert run(*line.split(), folder=tmp_path)
