@@ -76,6 +76,14 @@ def test_the_table_of_plugins_says_what_is_claimed():
         assert listed == {str(capability) for capability in Plugins().memory_backend(name).capabilities}
 
 
+def test_the_commands_for_authors_are_those_of_the_scaffold():
+    """The README runs the kit as the scaffold does, whose own test builds, installs and proves a generated plugin."""
+    from memspine.scaffold import kit_command
+
+    (shell,) = [block for block in blocks("sh") if "new-plugin" in block]
+    assert kit_command("mystore") in shell
+
+
 def test_links_lead_somewhere():
     """Every relative link of the README and of the plugins' READMEs names something that is there."""
     for page in [ROOT / "README.md", *ROOT.glob("plugins/*/README.md")]:
