@@ -93,7 +93,7 @@ class CapabilityError(MemspineError):
     def __init__(self, capability: str, *, operation: str, store: str) -> None:
         self.capability, self.operation, self.store = capability, operation, store
         super().__init__(
-            f"{operation} needs the capability {capability!r}, which {store} does not have; "
+            f"{operation} needs the capability {str(capability)!r}, which {store} does not have; "
             "use a store that lists it in `memspine plugins`"
         )
 

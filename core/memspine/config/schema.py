@@ -98,7 +98,7 @@ class RetrievalSettings:
         "this session, all of the owner, or also what is shared by all", default="owner", aliases={"global": "shared"}
     )
     limit: int = setting("the most memories in one answer", default=10, between=(1, LIMIT_MAX))
-    max_tokens: int = setting("the token budget of one answer; 0 gives none", default=2000, between=(0, TOKENS_MAX))
+    max_tokens: int = setting("the token budget of a block; 0 places none", default=2000, between=(0, TOKENS_MAX))
     retention_days: int = setting(
         "memories not touched for so long are hidden; 0 hides none", default=0, between=(0, DAYS_MAX)
     )
@@ -109,7 +109,6 @@ class RetrievalSettings:
 class InjectionSettings:
     """[injection]: what is put into a request to a language model."""
 
-    max_tokens: int = setting("the token budget of the block; 0 injects none", default=1000, between=(0, TOKENS_MAX))
     limit: int = setting("the most memories in the block", default=8, between=(1, LIMIT_MAX))
     heading: str = setting("the text above the memories", default=HEADING, length=(0, 1000))
     placement: Literal["system", "user"] = setting("the message that gets the block", default="system")

@@ -1,0 +1,1 @@
+"""The built-in commands, a module each; `memspine.cli.table` lists them."""

@@ -1,0 +1,124 @@
+"""Take in files: exports of memspine, lines of JSON, conversations, Markdown, plain text.
+
+What cannot go in is reported with the number of its line, the rest goes in (exit code 9). Importing the same file again
+changes nothing. Whole records keep their owners unless --owner names one.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from memspine.cli import options as shared
+from memspine.cli.codes import Exit, InputError
+from memspine.cli.opening import with_memory
+
+if TYPE_CHECKING:
+    import argparse
+    from contextlib import ExitStack
+
+    from memspine.cli.output import Output
+    from memspine.manager import MemoryManager
+    from memspine.transfer import ImportReport
+
+_COUNTS: Final = ("stored", "replaced", "unchanged", "stale", "bad_total")
+_COLUMNS: Final = ("file", "stored", "replaced", "unchanged", "older", "bad")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a file, or - for standard input")
+    parser.add_argument(
+        "--format", help="jsonl, conversations, markdown or text (default: by the file's name and beginning)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    shared.add_scope(parser, session="the session of memories that name none (default: `[memory] session`)")
+
+
+def run(options: argparse.Namespace, out: Output) -> int:
+    """Take them in."""
+    import contextlib
+
+    with contextlib.ExitStack() as stack:
+        files = [(name, _opened(name, stack)) for name in options.files]
+        return with_memory(options, out, lambda memory: _import(memory, files, options, out))
+
+
+async def _import(
+    memory: MemoryManager, files: list[tuple[str, BinaryIO]], options: argparse.Namespace, out: Output
+) -> int:
+    from memspine.transfer import import_items, read_records
+
+    reports: list[tuple[str, ImportReport]] = []
+    for name, file in files:
+        try:
+            report = await import_items(
+                memory,
+                read_records(file, name=name, format=options.format),
+                owner=options.owner,
+                session=options.session,
+                management=True,
+                dry_run=options.dry_run,
+                on_progress=functools.partial(_tell_progress, name, out),
+            )
+        except OSError as error:  # stores raise errors of ours, so it is the file
+            raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
+        out.progress("")
+        _tell_bad(name, report, out)
+        reports.append((name, report))
+    _answer(reports, out, dry_run=options.dry_run)
+    return Exit.PARTIAL if any(report.bad_total for _, report in reports) else Exit.OK
+
+
+def _opened(name: str, stack: ExitStack) -> BinaryIO:
+    from pathlib import Path
+
+    from memspine.cli.values import stdin
+
+    if name == "-":
+        return stdin()
+    try:
+        return stack.enter_context(Path(name).expanduser().open("rb"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _tell_progress(name: str, out: Output, done: int) -> None:
+    out.progress(f"{name}: {done} memories")
+
+
+def _tell_bad(name: str, report: ImportReport, out: Output) -> None:
+    if out.json:
+        return
+    for bad in report.bad:
+        out.error(f"{name}:{bad.line}: {bad.reason}", type="invalid")
+    if report.bad_total > len(report.bad):
+        out.error(f"{name}: and {report.bad_total - len(report.bad)} more lines that did not go in", type="invalid")
+    for note in report.notes:
+        out.note(f"{name}: {note}")
+
+
+def _answer(reports: list[tuple[str, ImportReport]], out: Output, *, dry_run: bool) -> None:
+    if not out.json:
+        rows = [(name, *(str(getattr(report, count)) for count in _COUNTS)) for name, report in reports]
+        out.table(_COLUMNS, rows)
+        if dry_run:
+            out.remark("nothing was stored: this was a dry run")
+        return
+    totals = {count: sum(getattr(report, count) for _, report in reports) for count in _COUNTS}
+    totals["bad"] = totals.pop("bad_total")
+    out.data({**totals, "dryRun": dry_run, "files": [_file_data(name, report) for name, report in reports]})
+
+
+def _file_data(name: str, report: ImportReport) -> dict[str, Any]:
+    return {
+        "file": name,
+        "stored": report.stored,
+        "replaced": report.replaced,
+        "unchanged": report.unchanged,
+        "stale": report.stale,
+        "conflicts": report.conflicts,
+        "badTotal": report.bad_total,
+        "bad": [{"line": bad.line, "reason": bad.reason} for bad in report.bad],
+        "notes": list(report.notes),
+    }

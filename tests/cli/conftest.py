@@ -1,0 +1,136 @@
+"""The command line in this process, and as a process of its own; distributions that exist for one test."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import attrs
+import pytest
+
+from memspine.cli import main
+
+
+@attrs.frozen
+class Answer:
+    """What a command gave."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self):
+        """The answer as JSON; there has to be exactly one document."""
+        return json.loads(self.out)
+
+    @property
+    def error(self):
+        """The error as JSON; standard error has to hold nothing else."""
+        return json.loads(self.err)["error"]
+
+    @property
+    def lines(self):
+        return self.out.splitlines()
+
+    @property
+    def rows(self):
+        return [line.split("\t") for line in self.lines]
+
+
+@attrs.frozen
+class CommandLine:
+    """`memspine` with a configuration of the test's own."""
+
+    config: str
+    capsys: object
+    monkeypatch: object
+    environ: dict
+
+    def __call__(self, *arguments, stdin=b"", config=None):
+        """Run in this process."""
+        stream = io.TextIOWrapper(io.BytesIO(stdin if isinstance(stdin, bytes) else stdin.encode()), encoding="utf-8")
+        self.monkeypatch.setattr(sys, "stdin", stream)
+        self.capsys.readouterr()
+        code = main([*self._options(config), *map(str, arguments)])
+        written = self.capsys.readouterr()
+        return Answer(int(code), written.out, written.err)
+
+    def ok(self, *arguments, **keywords):
+        """Run, and succeed."""
+        answer = self(*arguments, **keywords)
+        assert answer.code == 0, f"exit code {answer.code}\n{answer.out}\n{answer.err}"
+        return answer
+
+    def add(self, *arguments, **keywords):
+        """Remember something; the id."""
+        return self.ok("add", "--json", *arguments, **keywords).data["id"]
+
+    def process(self, *arguments, stdin=b"", config=None, environ=None, encoding="utf-8"):
+        """Run as a process of its own."""
+        run = subprocess.run(
+            [sys.executable, "-m", "memspine", *self._options(config), *map(str, arguments)],
+            input=stdin,
+            capture_output=True,
+            env={**self.environ, **(environ or {})},
+            check=False,
+        )
+        return Answer(run.returncode, run.stdout.decode(encoding), run.stderr.decode(encoding))
+
+    def _options(self, config):
+        name = self.config if config is None else str(config)
+        return ["--config", name] if name else []
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    """The folder that the commands run in."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def config(work):
+    """A configuration with the SQLite backend."""
+    pytest.importorskip("memspine_sqlite.backend")
+    path = work / "settings.toml"
+    path.write_text('[memory]\nowner = "me"\n\n[backends.notes]\nplugin = "sqlite"\npath = "notes.db"\n')
+    return path
+
+
+@pytest.fixture
+def cli(config, capsys, monkeypatch):
+    """The command line over an empty SQLite store."""
+    return CommandLine(str(config), capsys, monkeypatch, {**os.environ, "PYTHONWARNINGS": "error"})
+
+
+@pytest.fixture
+def bare(work, capsys, monkeypatch):
+    """The command line without --config."""
+    return CommandLine("", capsys, monkeypatch, {**os.environ, "PYTHONWARNINGS": "error"})
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Make a distribution that is installed for this test: `install("acme", code)`."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    made = []
+
+    def install(name, code, *, group="memspine", entry=None):
+        information = folder / f"{name}-1.5.dist-info"
+        information.mkdir()
+        about = f"Name: {name}\nVersion: 1.5\nSummary: the summary of {name}\n"
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\n{about}")
+        (information / "entry_points.txt").write_text(f"[{group}]\n{name} = {entry or name}\n")
+        (folder / f"{name}.py").write_text(code)
+        made.append(name)
+
+    yield install
+    for name in made:
+        sys.modules.pop(name, None)
