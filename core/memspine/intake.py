@@ -34,6 +34,15 @@ L = TypeVar("L", bound=str)
 _ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{ID_LENGTH_MAX}}}")
 
 
+# So much metadata cannot reach the limit, whatever is escaped in it: measuring it would cost more than all else here.
+_SMALL_ENTRIES = 16
+_SMALL_LENGTH = METADATA_BYTES_MAX // _SMALL_ENTRIES // 2 // len("\\u0000") - len('"":"",')
+
+
+def _is_small(key: str, value: object) -> bool:
+    return isinstance(value, str) and len(value) <= _SMALL_LENGTH and len(key) <= _SMALL_LENGTH
+
+
 class Intake:
     """Checks and normalises the fields of one call, and collects notes on what it had to change."""
 
@@ -89,6 +98,8 @@ class Intake:
         """Clean text of the given length in characters."""
         if not isinstance(value, str):
             raise self._error(field, value, "text")
+        if value.isascii() and "\0" not in value and length_min <= len(value) <= length_max:
+            return value  # what most text is, and clean as it stands
         cleaned = clean(value)
         self.notes.extend(f"{field}: {note}" for note in cleaned.notes)
         if len(cleaned.text) < length_min:
@@ -149,6 +160,8 @@ class Intake:
         if not isinstance(value, Mapping):
             raise self._error("metadata", value, "a JSON object")
         copy = self._object("metadata", value, depth=1)
+        if len(copy) <= _SMALL_ENTRIES and all(map(_is_small, copy, copy.values())):
+            return copy
         try:
             size = len(json.dumps(copy, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode())
         except ValueError as error:

@@ -86,7 +86,9 @@ class Retrieval:
         """The best memories for a question, with the trace. Raises BackendUnavailable when no store answers."""
         started = time.perf_counter()
         terms = query_terms(request.text)
-        wanted = max(2 * request.limit, 50)
+        # Where rules may cut candidates, more are asked for at once than one round needs.
+        may_cut = request.retention_days or request.keyword_floor
+        wanted = max(2 * request.limit, 50) if may_cut else request.limit
         while True:
             answer = await self._chain.search(functools.partial(_ask, request, terms, wanted))
             found = answer.value

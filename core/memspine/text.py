@@ -142,14 +142,13 @@ def document_terms(*texts: str) -> list[str]:
     """All index terms of texts, in reading order, repeated as often as they occur."""
     terms: list[str] = []
     for text in texts:
-        for token in _tokens(text):
-            terms.extend(_token_terms(token))
+        # No token holds white space: what stands between it is analysed once and then looked up.
+        for chunk in text.split():
+            terms.extend(_short_chunk_terms(chunk) if len(chunk) <= TERM_LENGTH_MAX else _chunk_terms(chunk))
     return terms
 
 
-def memory_terms(
-    content: str, *, key: str, metadata: Mapping[str, Any], created_at: datetime | None = None
-) -> list[str]:
+def memory_terms(content: str, *, key: str, metadata: Mapping[str, Any], created_at: datetime) -> list[str]:
     """What a keyword index stores of a memory: the terms of its speaker (`metadata["speaker"]`), its key, its content
     and the date it was created, as people write it (day, English month, year) and as ISO 8601 does.
 
@@ -157,8 +156,7 @@ def memory_terms(
     """
     speaker = metadata.get("speaker")
     terms = document_terms(speaker if isinstance(speaker, str) else "", key, content)
-    if created_at is not None:
-        terms.extend(_date_terms(created_at.date()))
+    terms.extend(_date_terms(created_at.date()))
     return terms
 
 
@@ -258,6 +256,8 @@ def _token_terms(token: str) -> tuple[str, ...]:
 
 def _terms(token: str) -> tuple[str, ...]:
     """The terms of one token: of an identifier its parts and itself, of a run without spaces characters and pairs."""
+    if token.isascii() and token.isalnum() and token[1:].islower():
+        return _word_terms(token)  # a plain word: no joiner, no ending, no hump
     token = _plain(token)
     if _is_unspaced(token):
         return (*token, *map("".join, itertools.pairwise(token)))
@@ -271,8 +271,13 @@ def _terms(token: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*terms, whole))) if terms else ()
 
 
-# Cached because words repeat: it is what makes analysis cheap in bulk. Long tokens are not kept.
-_short_token_terms = functools.lru_cache(maxsize=1 << 16)(_terms)
+def _chunk_terms(chunk: str) -> tuple[str, ...]:
+    return tuple(term for token in _tokens(chunk) for term in _token_terms(token))
+
+
+# Cached because words repeat: it is what makes analysis cheap in bulk. Long ones are not kept.
+_short_token_terms = functools.lru_cache(maxsize=1 << 15)(_terms)
+_short_chunk_terms = functools.lru_cache(maxsize=1 << 15)(_chunk_terms)
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -301,8 +306,9 @@ _STEMMING = threading.Lock()
 
 @functools.cache
 def _stemmer() -> Callable[[str], str]:
-    # Imported on use: the package brings every language it knows, and commands that read no text need none.
-    import snowballstemmer
+    # Imported on use: the package brings every language it knows, and commands that read no text need none. By its
+    # class: the package's own function prefers another implementation where that is installed.
+    from snowballstemmer.english_stemmer import EnglishStemmer
 
-    stem: Callable[[str], str] = snowballstemmer.stemmer("english").stemWord
+    stem: Callable[[str], str] = EnglishStemmer().stemWord
     return stem
