@@ -143,8 +143,9 @@ def document_terms(*texts: str) -> list[str]:
     terms: list[str] = []
     for text in texts:
         # No token holds white space: what stands between it is analysed once and then looked up.
-        for chunk in text.split():
-            terms.extend(_short_chunk_terms(chunk) if len(chunk) <= TERM_LENGTH_MAX else _chunk_terms(chunk))
+        chunks = text.split()
+        is_short = max(map(len, chunks), default=0) <= TERM_LENGTH_MAX
+        terms.extend(itertools.chain.from_iterable(map(_short_chunk_terms if is_short else _chunk_terms, chunks)))
     return terms
 
 
