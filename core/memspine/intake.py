@@ -141,8 +141,10 @@ class Intake:
 
     def type(self, value: object) -> MemoryType:
         """A memory type, by value or by its name as text."""
+        if isinstance(value, MemoryType):
+            return value
         try:
-            return MemoryType(value)  # type: ignore[arg-type]
+            return MemoryType(str(value))
         except ValueError as error:
             raise self._error("type", value, f"one of {', '.join(MemoryType)}") from error
 
