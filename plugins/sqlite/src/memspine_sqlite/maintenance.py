@@ -1,0 +1,73 @@
+"""What takes long and needs more than one transaction: purges and backups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import apsw
+
+from memspine.model import PurgedPlace, PurgeReceipt, Scope
+from memspine_sqlite import backups, erasing
+from memspine_sqlite.database import Database
+from memspine_sqlite.failures import translated
+from memspine_sqlite.transactions import Transaction
+
+_PLACES = ("rows", "history", "keyword index", "write-ahead log")
+
+
+def purge(database: Database, ids: Sequence[str] | None, *, scope: Scope, now: datetime, backend: str) -> PurgeReceipt:
+    """Erase memories from the store and from the backups it remembers."""
+    store = database.store(backend)
+    memories = database.write_and_wait(partial(erasing.purge_rows, ids=ids, scope=scope, now=now), backend=backend)
+    erased = _erase_bytes(database)
+    places = [PurgedPlace(place=place, status=erased.status, detail=erased.pending) for place in _PLACES]
+    known = database.write_and_wait(
+        lambda transaction: backups.known(transaction.connection, database.path), backend=backend
+    )
+    for backup in known:
+        place = erasing.purge_backup(backup, ids, scope=scope, now=now, settings=database.settings, store=store.id)
+        places.append(place)
+        if place.status != "pending" and not backup.path.exists():
+            database.write_and_wait(partial(_forget, target=backup.path), backend=backend)
+    places.append(PurgedPlace(place="change feed", status="kept", detail="ids, revisions and times, no content"))
+    places.append(PurgedPlace(place="tombstones", status="kept", detail="ids, revisions and times, no content"))
+    return PurgeReceipt(memories, tuple(places))
+
+
+def _erase_bytes(database: Database) -> erasing.Erased:
+    try:
+        return erasing.erase_bytes(database.path, database.settings)
+    except (apsw.Error, OSError) as error:
+        # The rows are gone, which the receipt has to say as well as what is left to do.
+        return erasing.Erased(f"{error}; repeat the purge")
+
+
+def backup(database: Database, target: Path, *, backend: str) -> None:
+    """Write a copy to a new file that purges will reach."""
+    target = target.absolute()
+    partial_path = backups.partial_name(target)
+    with translated(backend, target):
+        if target.exists():
+            raise FileExistsError(None, "it is there already, and a backup never overwrites a file", str(target))
+        # Noted first, so that no purge can miss the copy.
+        database.write_and_wait(partial(_remember, target=target, partial_path=partial_path), backend=backend)
+        complete = False
+        try:
+            backups.copy(database.path, target, database.settings, partial=partial_path)
+            complete = True
+        finally:
+            if complete:
+                database.write_and_wait(partial(_remember, target=target, partial_path=None), backend=backend)
+            elif not target.exists():
+                database.write_and_wait(partial(_forget, target=target), backend=backend)
+
+
+def _remember(transaction: Transaction, *, target: Path, partial_path: Path | None) -> None:
+    backups.remember(transaction.connection, target, partial=partial_path)
+
+
+def _forget(transaction: Transaction, *, target: Path) -> None:
+    backups.forget(transaction.connection, target)
