@@ -12,6 +12,7 @@ that thread nor the right to the parent's connections, and makes a manager of it
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import functools
 import os
 import threading
@@ -51,7 +52,10 @@ class MemoryManager:
         count_tokens: TokenCounter = estimate_tokens,
         background: bool = True,
     ) -> None:
-        self._manager = AsyncMemoryManager(config, plugins=plugins, count_tokens=count_tokens, background=background)
+        self._make = functools.partial(
+            AsyncMemoryManager, config, plugins=plugins, count_tokens=count_tokens, background=background
+        )
+        self._manager = self._make()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._process = 0
@@ -82,17 +86,20 @@ class MemoryManager:
             raise
 
     def shutdown(self) -> None:
-        """Write what is still in memory, close every store, end the thread; a second call changes nothing."""
-        if self._loop is None:
-            return
-        if os.getpid() != self._process:
-            # The parent's, all of it: forget it, touch nothing.
-            self._loop = self._thread = None
-            return
-        try:
-            self._run(self._manager.shutdown())
-        finally:
-            self._stop()
+        """Write what is still in memory, close every store, end the thread; a second call changes nothing. Calls of
+        other threads that are still under way end with ClosedError."""
+        with self._lock:
+            if self._loop is None:
+                return
+            if os.getpid() != self._process:
+                # The parent's, all of it: forget it, touch nothing.
+                self._loop = self._thread = None
+                self._manager = self._make()
+                return
+            try:
+                self._run(self._manager.shutdown())
+            finally:
+                self._stop()
 
     @property
     def config(self) -> Config:
@@ -135,12 +142,24 @@ class MemoryManager:
                 "this process was forked from the one that opened it",
                 advice="open a new manager here",
             )
-        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+        except concurrent.futures.CancelledError:
+            raise ClosedError("memory manager") from None
 
     def _stop(self) -> None:
         loop, thread = self._loop, self._thread
         self._loop = self._thread = None
         if loop is not None and thread is not None:
+            asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
+
+
+async def _cancel_others() -> None:
+    """End what other threads still wait for."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

@@ -7,8 +7,9 @@ routing table of `core/adr/0003-chain.md`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Generic, TypeVar
 
@@ -30,34 +31,71 @@ class Answer(Generic[T]):
     degraded: tuple[str, ...] = ()
 
 
-class Member:
-    """One backend of a chain, opened when it is first needed; a failed opening is tried again at the next need."""
+@attrs.frozen(kw_only=True)
+class Gathered:
+    """Memories by id in the order asked, the store that gave each, and each store that failed; an id that is missing
+    may exist there."""
 
-    def __init__(self, name: str, *, open: Callable[[], AbstractAsyncContextManager[MemoryBackend]]) -> None:
+    memories: dict[str, Memory]
+    backends: dict[str, str]
+    failures: tuple[str, ...]
+
+
+class Member:
+    """One backend of a chain, opened when it is first needed; a failed opening is tried again at the next need.
+
+    `redact` takes credentials out of a text that a plugin wrote.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        open: Callable[[], AbstractAsyncContextManager[MemoryBackend]],
+        redact: Callable[[str], str] = str,
+    ) -> None:
         self.name = name
+        self.redact = redact
         self._open = open
-        self._stack = AsyncExitStack()
-        self._opening: asyncio.Task[MemoryBackend] | None = None
+        self._holder: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[MemoryBackend] | None = None
+        self._leave = asyncio.Event()
 
     async def backend(self) -> MemoryBackend:
         """The opened backend. Raises whatever opening it raises.
 
         A caller that gives up waiting does not stop the opening: a store may be migrating its data just then.
         """
-        if self._opening is None or (self._opening.done() and _failed(self._opening)):
-            self._opening = asyncio.create_task(self._stack.enter_async_context(self._open()))
-        return await asyncio.shield(self._opening)
+        if self._holder is not None and self._holder.done() and not self._holder.cancelled():
+            self._holder.exception()  # looked at: a store that broke down while it was open is opened anew
+        if self._ready is None or self._holder is None or self._holder.done():
+            self._ready = asyncio.get_running_loop().create_future()
+            self._holder = asyncio.create_task(self._hold(self._ready))
+        return await asyncio.shield(self._ready)
 
-    async def close(self) -> None:
-        """Close the backend if it was opened, after an opening that is under way."""
-        if self._opening is not None:
-            await asyncio.wait([self._opening])
-            self._opening = None
-        await self._stack.aclose()
+    async def close(self, *, patience_seconds: float) -> None:
+        """Close the backend if it was opened; an opening that is under way may end first, or is given up in time."""
+        self._leave.set()
+        if self._holder is not None:
+            await asyncio.wait([self._holder], timeout=patience_seconds)
+            self._holder.cancel()
+            holder, self._holder = self._holder, None
+            with contextlib.suppress(asyncio.CancelledError):
+                await holder
+        self._leave.clear()
 
-
-def _failed(task: asyncio.Task[MemoryBackend]) -> bool:
-    return task.cancelled() or task.exception() is not None
+    async def _hold(self, ready: asyncio.Future[MemoryBackend]) -> None:
+        """Open and close in one task, as stores with tasks of their own need it."""
+        try:
+            async with self._open() as backend:
+                ready.set_result(backend)
+                await self._leave.wait()
+        except (Exception, SystemExit) as error:
+            if ready.done():
+                text = self.redact(f"closing failed: {type(error).__name__}: {' '.join(str(error).split())}")
+                raise BackendUnavailable(self.name, text) from error
+            ready.set_exception(error if isinstance(error, Exception) else RuntimeError(f"SystemExit({error})"))
+            ready.exception()  # looked at, because whoever asked for it may have given up waiting
 
 
 class Chain:
@@ -80,7 +118,8 @@ class Chain:
 
     async def close(self) -> None:
         """Close every member, also when closing one fails. Raises the first error, after all were closed."""
-        results = await asyncio.gather(*(member.close() for member in self._members), return_exceptions=True)
+        closing = (member.close(patience_seconds=self._deadline_seconds) for member in self._members)
+        results = await asyncio.gather(*closing, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -105,16 +144,15 @@ class Chain:
         """Ask in order until one answers; an empty answer is an answer. Raises BackendUnavailable naming each cause."""
         return await self._first_answer(self._members, "search", call)
 
-    async def get_many(self, ids: Sequence[str], *, scope: Scope, now: datetime) -> Answer[dict[str, Memory]]:
-        """Memories by id, those that the primary lacks from the fallbacks, unless the primary has their tombstone.
-
-        `degraded` names each store that failed; an id that is missing then may exist there.
-        """
+    async def get_many(
+        self, ids: Sequence[str], *, scope: Scope, now: datetime, primary_only: bool = False
+    ) -> Gathered:
+        """Memories by id, those that the primary lacks from the fallbacks, unless the primary has their tombstone."""
         found: dict[str, Memory] = {}
+        backends: dict[str, str] = {}
         failures: list[str] = []
-        answered_by = ""
         missing = list(dict.fromkeys(ids))
-        for member in self._members:
+        for member in self._members[:1] if primary_only else self._members:
             if not missing:
                 break
             try:
@@ -123,7 +161,7 @@ class Chain:
                 failures.append(str(error))
                 continue
             found |= got
-            answered_by = member.name if got or not answered_by else answered_by
+            backends |= dict.fromkeys(got, member.name)
             missing = [id for id in missing if id not in got]
             if member is self.primary:
                 try:
@@ -134,7 +172,7 @@ class Chain:
                     break
                 missing = [id for id in missing if id not in deleted]
         in_order = {id: found[id] for id in ids if id in found}
-        return Answer(in_order, answered_by, tuple(failures))
+        return Gathered(memories=in_order, backends=backends, failures=tuple(failures))
 
     async def health(self, *, deep: bool = False) -> dict[str, Health]:
         """A probe of every member, by name, primary first; a member that fails is reported, not raised."""
@@ -149,11 +187,13 @@ class Chain:
         return {member.name: health for member, health in zip(self._members, results, strict=True)}
 
     async def unhurried(
-        self, operation: str, call: Callable[[MemoryBackend], Awaitable[T]], *, ids: Sequence[str] = ()
+        self, operation: str, call: Callable[[MemoryBackend], Awaitable[T]], *, ids: Sequence[str] | None
     ) -> Answer[T]:
-        """Call the primary without a deadline, for work that grows with the store: backup, purge, bulk."""
+        """Call the primary without a deadline, for work that grows with the store. `ids` as in `write`; None for what
+        changes no memory (backup)."""
+        write_ids = None if ids is None else tuple(ids)
         return Answer(
-            await self._call(self.primary, operation, call, write_ids=tuple(ids), unhurried=True), self.primary.name
+            await self._call(self.primary, operation, call, write_ids=write_ids, unhurried=True), self.primary.name
         )
 
     async def _deleted(self, ids: Sequence[str], *, scope: Scope) -> frozenset[str]:
@@ -209,8 +249,8 @@ class Chain:
                 else f"{operation}: {error}"
             )
             raise self._unavailable(member, reason, began=began, write_ids=write_ids) from error
-        except Exception as error:  # a plugin may raise anything
-            reason = f"{operation} failed: {type(error).__name__}: {' '.join(str(error).split())}"
+        except (Exception, SystemExit) as error:  # a plugin may raise anything
+            reason = member.redact(f"{operation} failed: {type(error).__name__}: {' '.join(str(error).split())}")
             raise self._unavailable(member, reason, began=began, write_ids=write_ids) from error
 
     def _unavailable(

@@ -454,3 +454,5 @@ class Provider(Generic[T, C]):
     capabilities: frozenset[Capability] = frozenset()
     contract: int = CONTRACT
     summary: str = ""
+    distribution: str = ""
+    """Filled in by the kernel when it loads the plugin: the distribution and its version, for messages."""

@@ -137,19 +137,28 @@ class BackendUnavailable(BackendError):
 
 
 class NotFoundError(BackendError):
-    """No memory of this owner has this id (or it has expired, or was deleted)."""
+    """No memory of this owner has this id (or it has expired, or was deleted), or none has had this revision; or a
+    store has nothing else (`what`) of this id."""
 
-    def __init__(self, backend: str, id: str, *, what: str = "memory") -> None:
-        self.id, self.what = id, what
-        super().__init__(backend, f"no {what} {id!r} for this owner; `memspine list` shows what is there")
+    def __init__(self, backend: str, id: str, *, what: str = "memory", revision: int | None = None) -> None:
+        self.id, self.what, self.revision = id, what, revision
+        if what != "memory":
+            text = f"no {what} {id!r}"
+        elif revision is None:
+            text = f"no memory {id!r} for this owner; `memspine list` shows what is there"
+        else:
+            text = f"memory {id!r} has no kept revision {revision}; `memspine history {id}` shows those there are"
+        super().__init__(backend, text)
 
 
 class ConflictError(BackendError):
     """The memory is not in the state that the caller expected, or its key is taken; nothing was changed."""
 
-    def __init__(self, backend: str, id: str, *, expected: str, found: str) -> None:
-        self.id, self.expected, self.found = id, expected, found
-        super().__init__(backend, f"memory {id!r}: expected {expected}, found {found}; read it again and repeat")
+    def __init__(
+        self, backend: str, id: str, *, expected: str, found: str, advice: str = "read it again and repeat"
+    ) -> None:
+        self.id, self.expected, self.found, self.advice = id, expected, found, advice
+        super().__init__(backend, f"memory {id!r}: expected {expected}, found {found}; {advice}")
 
 
 class CursorError(BackendError):
@@ -181,4 +190,7 @@ def shorten(value: object, *, length_max: int = 80) -> str:
     """The repr of a value, cut so that an error stays one line; deep and long values are not walked to their end."""
     short = reprlib.Repr()
     short.maxlevel, short.maxstring, short.maxother = 3, length_max, length_max
-    return short.repr(value)
+    try:
+        return short.repr(value)
+    except ValueError:  # the interpreter refuses to write integers of many thousand digits
+        return f"<{type(value).__name__} too large to show>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -22,10 +22,12 @@ from memspine.model import (
     METADATA_DEPTH_MAX,
     OWNER_LENGTH_MAX,
     SESSION_LENGTH_MAX,
+    Memory,
     MemoryChanges,
     MemoryFilter,
     MemoryType,
     NewMemory,
+    Tombstone,
 )
 from memspine.text import clean
 
@@ -50,19 +52,57 @@ class Intake:
         self.notes: list[str] = []
         self._index = index
 
-    def memory(self, memory: NewMemory) -> NewMemory:
-        """The memory with clean text and canonical times. Raises InvalidMemoryError."""
+    def memory(self, memory: NewMemory, *, now: datetime) -> NewMemory:
+        """The memory with clean text and canonical times. Raises InvalidMemoryError, also when it would be expired at
+        once: with a key it would take the place of one that lives."""
+        if not isinstance(memory, NewMemory):
+            raise self._error("memory", memory, "a memspine.model.NewMemory")
         return NewMemory(
             content=self.text("content", memory.content, length_max=CONTENT_LENGTH_MAX, length_min=1),
             type=self.type(memory.type),
             session=self.text("session", memory.session, length_max=SESSION_LENGTH_MAX),
             key=self.text("key", memory.key, length_max=KEY_LENGTH_MAX),
             metadata=self.metadata(memory.metadata) if memory.metadata else {},
-            expires_at=self.time("expires_at", memory.expires_at),
+            expires_at=self.expiry(memory.expires_at, now=now),
             created_at=self.time("created_at", memory.created_at),
         )
 
-    def changes(self, changes: MemoryChanges) -> MemoryChanges:
+    def record(self, record: Memory | Tombstone) -> Memory | Tombstone:
+        """A whole record within all limits, its text clean and its times canonical. Raises InvalidMemoryError."""
+        if isinstance(record, Tombstone):
+            return self.tombstone(record)
+        if isinstance(record, Memory):
+            return self.state(record)
+        raise self._error("record", record, "a memspine.model.Memory or Tombstone")
+
+    def tombstone(self, tombstone: Tombstone) -> Tombstone:
+        """As `record`."""
+        return Tombstone(
+            id=self.id(tombstone.id),
+            owner=self.owner(tombstone.owner),
+            revision=self.count("revision", tombstone.revision, least=1),
+            deleted_at=self.required_time("deleted_at", tombstone.deleted_at),
+        )
+
+    def state(self, memory: Memory) -> Memory:
+        """As `record`."""
+        return Memory(
+            id=self.id(memory.id),
+            owner=self.owner(memory.owner),
+            content=self.text("content", memory.content, length_max=CONTENT_LENGTH_MAX, length_min=1),
+            type=self.type(memory.type),
+            session=self.session(memory.session),
+            key=self.text("key", memory.key, length_max=KEY_LENGTH_MAX),
+            metadata=self.metadata(memory.metadata) if memory.metadata else {},
+            created_at=self.required_time("created_at", memory.created_at),
+            updated_at=self.required_time("updated_at", memory.updated_at),
+            expires_at=self.time("expires_at", memory.expires_at),
+            revision=self.count("revision", memory.revision, least=1),
+            access_count=self.count("access_count", memory.access_count, least=0),
+            last_accessed_at=self.time("last_accessed_at", memory.last_accessed_at),
+        )
+
+    def changes(self, changes: MemoryChanges, *, now: datetime) -> MemoryChanges:
         """The changes with clean text and canonical times. Raises InvalidMemoryError."""
         checks: dict[str, Any] = {
             "content": lambda v: self.text("content", v, length_max=CONTENT_LENGTH_MAX, length_min=1),
@@ -70,7 +110,7 @@ class Intake:
             "session": lambda v: self.text("session", v, length_max=SESSION_LENGTH_MAX),
             "key": lambda v: self.text("key", v, length_max=KEY_LENGTH_MAX),
             "metadata": self.metadata,
-            "expires_at": lambda v: self.time("expires_at", v),
+            "expires_at": lambda v: self.expiry(v, now=now),
         }
         named = changes.named()
         if not named:
@@ -79,6 +119,8 @@ class Intake:
 
     def filter(self, filter: MemoryFilter) -> MemoryFilter:
         """The filter with clean text and canonical times. Raises InvalidMemoryError."""
+        if not isinstance(filter, MemoryFilter):
+            raise self._error("filter", filter, "a memspine.model.MemoryFilter")
 
         def text(name: str) -> str | None:
             value = getattr(filter, name)
@@ -114,6 +156,12 @@ class Intake:
             raise self._error("id", value, f"1 to {ID_LENGTH_MAX} of the characters A-Z a-z 0-9 . _ : -")
         return value
 
+    def ids(self, values: object) -> list[str]:
+        """Ids as they are; one text is not taken for a list of its characters."""
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise self._error("ids", values, "a list of ids")
+        return [self.id(value) for value in values]
+
     def owner(self, value: object) -> str:
         """The name of an owner, which is never empty."""
         return self.text("owner", value, length_max=OWNER_LENGTH_MAX, length_min=1)
@@ -127,6 +175,20 @@ class Intake:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
             raise self._error(field, value, f"a whole number from 0 to {maximum}")
         return value
+
+    def count(self, field: str, value: object, *, least: int) -> int:
+        """A whole number from `least` on."""
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**63:
+            raise self._error(field, value, f"a whole number from {least}")
+        return value
+
+    def expected_revision(self, value: object) -> int | None:
+        """A revision, or None for any."""
+        return None if value is None else self.count("expected_revision", value, least=1)
+
+    def cursor(self, value: object) -> str | None:
+        """A cursor as text, or None for the beginning."""
+        return None if value is None else self.text("cursor", value, length_max=CONTENT_LENGTH_MAX)
 
     def question(self, value: object) -> str:
         """Text to search for, of any length; what cannot be stored cannot be found either and is replaced."""
@@ -157,6 +219,19 @@ class Intake:
         except InvalidMemoryError as error:
             raise self._error(error.field, error.value, error.expected) from error
 
+    def required_time(self, field: str, value: object) -> datetime:
+        """The instant in UTC with milliseconds."""
+        if not isinstance(value, datetime):
+            raise self._error(field, value, "a time")
+        return times.canonical(value, field=field)
+
+    def expiry(self, value: datetime | None, *, now: datetime) -> datetime | None:
+        """A time to come, or None for never."""
+        time = self.time("expires_at", value)
+        if time is not None and time <= now:
+            raise self._error("expires_at", times.to_text(time), f"a time after now, {times.to_text(now)}")
+        return time
+
     def metadata(self, value: object) -> dict[str, Any]:
         """A copy of a JSON object, its texts clean, within the limits of size and depth."""
         if not isinstance(value, Mapping):
@@ -186,9 +261,12 @@ class Intake:
         raise self._error(path, value, "JSON: object, array, text, number, true, false or null")
 
     def _object(self, path: str, value: Mapping[Any, Any], *, depth: int) -> dict[str, Any]:
-        return {
+        copy = {
             self._json_key(path, key): self._json(f"{path}.{key}", item, depth=depth + 1) for key, item in value.items()
         }
+        if len(copy) < len(value):
+            raise self._error(path, value, "keys that stay apart when their text is normalised (NFC)")
+        return copy
 
     def _json_key(self, path: str, key: object) -> str:
         return self.text(f"a key of {path}", key, length_max=METADATA_BYTES_MAX)

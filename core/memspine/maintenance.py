@@ -11,6 +11,7 @@ import attrs
 
 from memspine.chain import Chain
 from memspine.contracts import Capability, MemoryBackend
+from memspine.intake import Intake
 from memspine.model import Scope
 
 Kind = Literal["expire", "history"]
@@ -42,6 +43,8 @@ async def run_maintenance(
 ) -> MaintenanceReport:
     """Run the kinds on the primary, in steps, until done or the budget is spent (None: until done)."""
     started = time.monotonic()
+    for kind in kinds:
+        Intake().choice("kind", kind, KINDS)
     removed = dict.fromkeys(kinds, 0)
     for kind in kinds:
         for step in await _steps(chain, kind, now=now, history_days=history_days, feed_days=feed_days):

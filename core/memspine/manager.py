@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from memspine import times
 from memspine.errors import BackendUnavailable, ClosedError, InvalidMemoryError, NotFoundError
@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     from memspine.plugins import Plugins
     from memspine.policy import StrategyName
     from memspine.running import Running
+
+
+GROUPS: Final[tuple[Literal["type", "session", "owner"], ...]] = ("type", "session", "owner")
+INJECTED_MAX: Final = 1000
+"""The most memories that one call may place into a request."""
 
 
 class MemoryManager:
@@ -127,7 +132,7 @@ class MemoryManager:
         """
         running = self._open
         intake = Intake()
-        scope = running.policy.writing_scope(owner, management=management)
+        scope, now = running.policy.writing_scope(owner, management=management), times.now()
         memory = intake.memory(
             NewMemory(
                 content=content,
@@ -137,9 +142,9 @@ class MemoryManager:
                 metadata=metadata or {},
                 expires_at=expires_at,
                 created_at=created_at,
-            )
+            ),
+            now=now,
         )
-        now = times.now()
         new_id = self._new_id(scope.owner, memory, now) if id is None else intake.id(id)
         answer = await running.chain.write(
             "create", lambda backend: backend.create(memory, scope=scope, id=new_id, now=now), ids=[new_id]
@@ -157,21 +162,22 @@ class MemoryManager:
         owner: str | None = None,
         management: bool = False,
     ) -> tuple[MemoryResult, ...]:
-        """Remember many in one step: all of them or, when one is unusable (InvalidMemoryError.index), none."""
+        """Remember many in one step: all of them or, when one is unusable (InvalidMemoryError.index), none.
+
+        Their sessions are as given: `[memory] session` is for `create` alone.
+        """
         running = self._open
         scope, now = running.policy.writing_scope(owner, management=management), times.now()
         checked: builtins.list[NewMemory] = []
         notes: builtins.list[tuple[str, ...]] = []
         for index, memory in enumerate(memories):
             intake = Intake(index=index)
-            checked.append(intake.memory(memory))
+            checked.append(intake.memory(memory, now=now))
             notes.append(tuple(intake.notes))
         if ids is None:
             new_ids = [self._new_id(scope.owner, memory, now) for memory in checked]
-        elif len(ids) == len(checked):
-            new_ids = [Intake(index=index).id(id) for index, id in enumerate(ids)]
-        else:
-            raise InvalidMemoryError("ids", len(ids), f"as many as there are memories, {len(checked)}")
+        elif len(new_ids := Intake().ids(ids)) != len(checked):
+            raise InvalidMemoryError("ids", len(new_ids), f"as many as there are memories, {len(checked)}")
         answer = await running.chain.unhurried(
             "create_many", lambda backend: backend.create_many(checked, scope=scope, ids=new_ids, now=now), ids=new_ids
         )
@@ -196,7 +202,8 @@ class MemoryManager:
     ) -> MemoryResult:
         """Replace the named fields, metadata as a whole. Raises NotFoundError, ConflictError."""
         intake = Intake()
-        known = intake.id(id)
+        known, revision = intake.id(id), intake.expected_revision(expected_revision)
+        scope, now = self._open.policy.writing_scope(owner, management=management), times.now()
         changes = intake.changes(
             MemoryChanges(
                 content=content,
@@ -205,12 +212,12 @@ class MemoryManager:
                 session=session,
                 metadata=metadata,
                 expires_at=expires_at,
-            )
+            ),
+            now=now,
         )
-        scope, now = self._open.policy.writing_scope(owner, management=management), times.now()
         answer = await self._open.chain.write(
             "update",
-            lambda backend: backend.update(known, changes, scope=scope, now=now, expected_revision=expected_revision),
+            lambda backend: backend.update(known, changes, scope=scope, now=now, expected_revision=revision),
             ids=[known],
         )
         return MemoryResult(memory=answer.value, backend=answer.backend, notes=tuple(intake.notes))
@@ -219,12 +226,11 @@ class MemoryManager:
         self, id: str, *, expected_revision: int | None = None, owner: str | None = None, management: bool = False
     ) -> Tombstone:
         """Forget one memory; its history stays for `[memory] history_days`. Raises NotFoundError, ConflictError."""
-        intake = Intake()
-        known = intake.id(id)
+        known, revision = Intake().id(id), Intake().expected_revision(expected_revision)
         scope, now = self._open.policy.writing_scope(owner, management=management), times.now()
         answer = await self._open.chain.write(
             "delete",
-            lambda backend: backend.delete(known, scope=scope, now=now, expected_revision=expected_revision),
+            lambda backend: backend.delete(known, scope=scope, now=now, expected_revision=revision),
             ids=[known],
         )
         return answer.value
@@ -245,6 +251,7 @@ class MemoryManager:
         answer = await self._open.chain.unhurried(
             "delete_many",
             lambda backend: backend.delete_many(checked, scope=scope, now=now, dry_run=dry_run),
+            ids=None if dry_run else (),
         )
         return answer.value
 
@@ -255,22 +262,24 @@ class MemoryManager:
         NotFoundError, ConflictError, CapabilityError."""
         from memspine.restoring import restore_state
 
-        known = Intake().id(id)
+        known, wanted = Intake().id(id), Intake().count("revision", revision, least=1)
         scope, now = self._open.policy.writing_scope(owner, management=management), times.now()
         answer = await self._open.chain.write(
             "restore",
-            lambda backend: restore_state(backend, known, revision=revision, scope=scope, now=now),
+            lambda backend: restore_state(backend, known, revision=wanted, scope=scope, now=now),
             ids=[known],
         )
-        return MemoryResult(memory=answer.value, backend=answer.backend)
+        memory, notes = answer.value
+        return MemoryResult(memory=memory, backend=answer.backend, notes=notes)
 
     async def put(
         self, records: Sequence[Memory | Tombstone], *, owner: str | None = None, management: bool = False
     ) -> tuple[PutOutcome, ...]:
         """Store whole records with ids, revisions and times as they are. Raises CapabilityError, ScopeError."""
+        checked = [Intake(index=index).record(record) for index, record in enumerate(records)]
         scope = self._open.policy.writing_scope(owner, management=management)
         answer = await self._open.chain.unhurried(
-            "put", lambda backend: backend.put(records, scope=scope), ids=[record.id for record in records]
+            "put", lambda backend: backend.put(checked, scope=scope), ids=[record.id for record in checked]
         )
         return answer.value
 
@@ -282,11 +291,12 @@ class MemoryManager:
         The receipt names each place; fallbacks, which callers never write to, are listed as kept.
         """
         running = self._open
-        intake = Intake()
-        known = None if ids is None else [intake.id(id) for id in ids]
+        known = None if ids is None else Intake().ids(ids)
         scope, now = running.policy.writing_scope(owner, management=management), times.now()
         running.forget_accesses(scope.owner, known)
-        answer = await running.chain.unhurried("purge", lambda backend: backend.purge(known, scope=scope, now=now))
+        answer = await running.chain.unhurried(
+            "purge", lambda backend: backend.purge(known, scope=scope, now=now), ids=known or ()
+        )
         others = (
             PurgedPlace(place=f"fallback {member.name}", status="kept", detail="fallbacks are not written to")
             for member in running.chain.members[1:]
@@ -297,31 +307,25 @@ class MemoryManager:
 
     async def get(self, id: str, *, owner: str | None = None, shared: bool = False) -> MemoryResult:
         """One memory. Raises NotFoundError, or BackendUnavailable when a store that may hold it did not answer."""
-        answer = await self._open.chain.get_many(
-            [Intake().id(id)], scope=self._open.policy.reading_scope(owner, shared=shared), now=times.now()
-        )
-        memory = answer.value.get(id)
-        if memory is not None:
-            return MemoryResult(memory=memory, backend=answer.backend, degraded=answer.degraded)
-        if answer.degraded:
-            raise BackendUnavailable(
-                self._open.chain.primary.name,
-                f"memory {id!r} was not found where it could be looked for: {'; '.join(answer.degraded)}",
-                causes=answer.degraded,
-            )
-        raise NotFoundError(answer.backend, id)
+        found = await self.get_many([id], owner=owner, shared=shared)
+        if id not in found:
+            raise NotFoundError(self._open.chain.primary.name, id)
+        return found[id]
 
     async def get_many(
-        self, ids: Sequence[str], *, owner: str | None = None, shared: bool = False
+        self, ids: Sequence[str], *, owner: str | None = None, shared: bool = False, primary_only: bool = False
     ) -> dict[str, MemoryResult]:
-        """Those of the memories that exist, by id, in the order asked."""
-        intake = Intake()
-        answer = await self._open.chain.get_many(
-            [intake.id(id) for id in ids], scope=self._open.policy.reading_scope(owner, shared=shared), now=times.now()
-        )
+        """Those of the memories that exist (with `primary_only`, there), by id, in the order asked. Raises
+        BackendUnavailable when one is missing and a store that may hold it did not answer."""
+        known, scope = Intake().ids(ids), self._open.policy.reading_scope(owner, shared=shared)
+        found = await self._open.chain.get_many(known, scope=scope, now=times.now(), primary_only=primary_only)
+        missing = [id for id in known if id not in found.memories]
+        if missing and found.failures:
+            reason = f"memory {missing[0]!r} was not found where it could be looked for: {'; '.join(found.failures)}"
+            raise BackendUnavailable(self._open.chain.primary.name, reason, causes=found.failures)
         return {
-            id: MemoryResult(memory=memory, backend=answer.backend, degraded=answer.degraded)
-            for id, memory in answer.value.items()
+            id: MemoryResult(memory=memory, backend=found.backends[id], degraded=found.failures)
+            for id, memory in found.memories.items()
         }
 
     async def list(
@@ -340,7 +344,7 @@ class MemoryManager:
         """A page of memories by creation time, and how many there are. Raises CursorError."""
         intake = Intake()
         checked = intake.filter(filter or MemoryFilter())
-        size = intake.limit(limit)
+        size, place = intake.limit(limit), intake.cursor(cursor)
         scope = self._open.policy.listing_scope(
             owner, session=session, shared=shared, everyone=everyone, management=management
         )
@@ -348,7 +352,7 @@ class MemoryManager:
         page = await self._open.chain.read_listing(
             "list",
             lambda backend: backend.list(
-                checked, scope=scope, now=now, limit=size, cursor=cursor, newest_first=newest_first
+                checked, scope=scope, now=now, limit=size, cursor=place, newest_first=newest_first
             ),
         )
         counts = await self._open.chain.read_listing(
@@ -375,12 +379,13 @@ class MemoryManager:
     ) -> Counts:
         """How many memories there are, in all and by group."""
         checked = Intake().filter(filter or MemoryFilter())
+        group = None if by is None else Intake().choice("by", by, GROUPS)
         scope = self._open.policy.listing_scope(
             owner, session=session, shared=shared, everyone=everyone, management=management
         )
         now = times.now()
         answer = await self._open.chain.read_listing(
-            "count", lambda backend: backend.count(checked, scope=scope, now=now, by=by)
+            "count", lambda backend: backend.count(checked, scope=scope, now=now, by=group)
         )
         return answer.value
 
@@ -447,16 +452,17 @@ class MemoryManager:
         """
         running = self._open
         policy, settings = running.policy, running.config.injection
-        session = running.config.memory.session if session is None else session
+        intake = Intake()
+        session = intake.session(running.config.memory.session if session is None else session)
         only_session = session if running.config.retrieval.scope == "session" else None
         result, well = await running.place(
             request,
             shape=shape,
             scope=policy.search_scope(owner, session=only_session, shared=shared),
             session=session,
-            limit=settings.limit if limit is None else limit,
+            limit=intake.limit(settings.limit if limit is None else limit, maximum=INJECTED_MAX),
             max_tokens=policy.budget(max_tokens),
-            where=placement or settings.placement,
+            where=intake.choice("placement", placement or settings.placement, ("system", "user")),
         )
         self.injection_failures += not well
         return result
@@ -479,7 +485,8 @@ class MemoryManager:
 
     async def backup(self, target: str | Path) -> None:
         """Write a consistent copy of the primary to a new file while it is in use. Raises CapabilityError."""
-        await self._open.chain.unhurried("backup", lambda backend: backend.backup(Path(target)))
+        path = Path(target)
+        await self._open.chain.unhurried("backup", lambda backend: backend.backup(path), ids=None)
 
     # ── inside ──
 

@@ -17,9 +17,10 @@ from memspine.text import TokenCounter
 
 @attrs.frozen(kw_only=True)
 class Placement:
-    """How a block is made: its heading and budget, where it goes, who signs it."""
+    """How a block is made: its heading, the most memories and tokens in it, where it goes, who signs it."""
 
     heading: str
+    limit: int
     max_tokens: int
     where: Literal["system", "user"]
     fence: Callable[[], Fence]
@@ -52,6 +53,7 @@ async def place_memories(
             result.hits,
             fence=fence,
             heading=placement.heading,
+            limit=placement.limit,
             max_tokens=placement.max_tokens,
             count_tokens=placement.count_tokens,
         )
@@ -59,8 +61,9 @@ async def place_memories(
             reason = "no memory fits the budget" if result.hits else "no memory fits the question"
             return InjectionResult(request=bare, trace=result.trace, reason=reason), True
         placed = injector.inject(bare, block.text, options={"placement": placement.where})
-    except (MemspineError, OSError) as error:
-        return InjectionResult(request=request, reason=f"not injected: {error}"), False
+    except Exception as error:  # neither an injector nor a token counter may cost the user an answer
+        cause = str(error) if isinstance(error, MemspineError) else f"{type(error).__name__}: {error}"
+        return InjectionResult(request=request, reason=f"not injected: {cause}"), False
     return InjectionResult(
         request=placed, block=block.text, tokens=block.tokens, hits=block.hits, trace=result.trace
     ), True

@@ -147,14 +147,12 @@ def resolve(provider: Provider[Any, Any]) -> Callable[[Any, Context], AbstractAs
     if not isinstance(provider.open, str):
         return provider.open
     module, _, attribute = provider.open.partition(":")
-    step = f"opening {provider.open!r}"
     try:
         opener: object = getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:  # a plugin may raise anything
-        raise _load_error(PluginEntry(name=provider.name, module=module), step, error) from error
+        raise _resolve_error(provider, error) from error
     if not callable(opener):
-        problem = TypeError(f"{provider.open!r} is {type(opener).__name__}, not a callable")
-        raise _load_error(PluginEntry(name=provider.name, module=module), step, problem)
+        raise _resolve_error(provider, TypeError(f"{provider.open!r} is {type(opener).__name__}, not a callable"))
     return cast("Callable[[Any, Context], AbstractAsyncContextManager[Any]]", opener)
 
 
@@ -191,7 +189,7 @@ def _checked(entry: PluginEntry, provider: object) -> Provider[Any, Any]:
         raise ContractMismatchError(entry.name, contract=provider.contract, expected=CONTRACT)
     if not attrs.has(provider.config_type):
         raise TypeError(f"provider {provider.name!r}: config_type has to be an attrs class")
-    return provider
+    return attrs.evolve(provider, distribution=f"{entry.distribution} {entry.version}")
 
 
 def _refuse_misspelt(module: types.ModuleType) -> None:
@@ -205,12 +203,18 @@ def _refuse_misspelt(module: types.ModuleType) -> None:
 
 
 def _load_error(entry: PluginEntry, step: str, error: BaseException) -> PluginLoadError:
+    return _failure(entry.name, f"{entry.distribution} {entry.version}", step, error)
+
+
+def _resolve_error(provider: Provider[Any, Any], error: BaseException) -> PluginLoadError:
+    return _failure(provider.name, provider.distribution or "unknown distribution", f"opening {provider.open!r}", error)
+
+
+def _failure(plugin: str, distribution: str, step: str, error: BaseException) -> PluginLoadError:
     cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
     missing = error.name if isinstance(error, ModuleNotFoundError) and error.name else None
-    advice = f"install the module {missing!r}" if missing else f"reinstall or remove {entry.distribution}"
-    return PluginLoadError(
-        entry.name, distribution=f"{entry.distribution} {entry.version}", step=step, cause=cause, advice=advice
-    )
+    advice = f"install the module {missing!r}" if missing else f"reinstall or remove {distribution}"
+    return PluginLoadError(plugin, distribution=distribution, step=step, cause=cause, advice=advice)
 
 
 def _ambiguous(kind: str, name: str, entries: Sequence[PluginEntry]) -> PluginError:

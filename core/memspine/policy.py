@@ -6,14 +6,13 @@ from typing import Literal
 
 from memspine import times
 from memspine.config import Config
-from memspine.errors import ScopeError
+from memspine.config.schema import TOKENS_MAX
+from memspine.errors import InvalidMemoryError, ScopeError
 from memspine.intake import Intake
 from memspine.model import GLOBAL_OWNER, MemoryFilter, Scope
 from memspine.retrieval import RecallRequest
 
 StrategyName = Literal["exact", "recent", "semantic", "hybrid"]
-
-TOKENS_MAX = 16_000
 
 
 class CallPolicy:
@@ -39,6 +38,8 @@ class CallPolicy:
     def reading_scope(self, owner: str | None, *, session: str | None = None, shared: bool = False) -> Scope:
         """The scope of a reading call: the session's if one is named, else the owner's, shared if asked."""
         who = self.owner(owner)
+        if session is not None and shared:
+            raise InvalidMemoryError("shared", shared, "either a session or shared, not both")
         if session is not None:
             return Scope.of_session(who, Intake().session(session))
         return Scope.shared(who) if shared else Scope.of_owner(who)
@@ -49,6 +50,8 @@ class CallPolicy:
         """The scope of list and count, which alone may be everyone's, for management."""
         if not everyone:
             return self.reading_scope(owner, session=session, shared=shared)
+        if owner is not None or session is not None or shared:
+            raise InvalidMemoryError("everyone", everyone, "no owner, no session and not shared beside it")
         if not management:
             raise ScopeError("listing", Scope.everyone(), "the management role, or the scope of one owner")
         return Scope.everyone()
@@ -58,7 +61,9 @@ class CallPolicy:
         configured = self._config.retrieval.scope
         if session is None and shared is None and configured == "session":
             session = self._config.memory.session
-        return self.reading_scope(owner, session=session, shared=configured == "shared" if shared is None else shared)
+        if shared is None:
+            shared = session is None and configured == "shared"
+        return self.reading_scope(owner, session=session, shared=shared)
 
     def recall_request(
         self,

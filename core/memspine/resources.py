@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -28,11 +29,12 @@ class SharedResources:
 
     def __init__(self) -> None:
         self._open: dict[str, _Resource] = {}
-        self._lock = asyncio.Lock()
+        # One for each key: a store that takes long to open must not keep others from opening.
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def acquire(self, key: str, open: Callable[[], AbstractAsyncContextManager[T]]) -> T:
         """The resource of this key, opened if nobody holds it yet; `release` it once for each call."""
-        async with self._lock:
+        async with self._locks[key]:
             resource = self._open.get(key)
             if resource is None:
                 stack = AsyncExitStack()
@@ -43,7 +45,7 @@ class SharedResources:
 
     async def release(self, key: str) -> None:
         """Give one holding back."""
-        async with self._lock:
+        async with self._locks[key]:
             resource = self._open[key]
             resource.holders -= 1
             if not resource.holders:

@@ -18,7 +18,7 @@ from memspine.model import (
     LIMIT_MAX,
     Cut,
     Hit,
-    KeywordMatches,
+    KeywordMatch,
     KeywordQuery,
     LegScore,
     LegTrace,
@@ -50,7 +50,6 @@ class RecallRequest:
     max_tokens: int | None = None
     retention_days: int = 0
     keyword_floor: float = 0.0
-    native_hybrid: bool = True
 
 
 @attrs.frozen(kw_only=True)
@@ -65,14 +64,17 @@ class Candidate:
 
 @attrs.frozen(kw_only=True)
 class Found:
-    """What one round of asking a store gave: candidates best first, of `matched` in all."""
+    """What one round of asking a store gave: candidates best first, of `matched` that it told of, and whether there
+    are more that a further round would bring."""
 
     candidates: tuple[Candidate, ...]
     matched: int
+    more: bool
     leg: str
     gone: tuple[str, ...] = ()
     fused_by: str = ""
     detail: str = ""
+    degraded: tuple[str, ...] = ()
 
 
 class Retrieval:
@@ -86,16 +88,13 @@ class Retrieval:
         """The best memories for a question, with the trace. Raises BackendUnavailable when no store answers."""
         started = time.perf_counter()
         terms = query_terms(request.text)
-        # Where rules may cut candidates, more are asked for at once than one round needs.
-        may_cut = request.retention_days or request.keyword_floor
-        wanted = max(2 * request.limit, 50) if may_cut else request.limit
+        wanted = _first_round(request)
         while True:
             answer = await self._chain.search(functools.partial(_ask, request, terms, wanted))
             found = answer.value
             picked = _pick(found, request, count_tokens=self._count_tokens)
             # What the rules cut is replaced from further down, until the answer is full or nothing is left.
-            exhausted = wanted >= min(found.matched, LIMIT_MAX) or not found.candidates
-            if picked.considered >= request.limit or exhausted:
+            if picked.is_full or not found.more or wanted >= LIMIT_MAX:
                 break
             wanted = min(wanted * 4, LIMIT_MAX)
         spent = (time.perf_counter() - started) * 1000
@@ -105,7 +104,7 @@ class Retrieval:
                 strategy=request.strategy,
                 scope=str(request.scope),
                 backend=answer.backend,
-                degraded=(*answer.degraded, *_degradations(request, found)),
+                degraded=(*answer.degraded, *found.degraded, *_degradations(request, found)),
                 legs=_legs(request, found, milliseconds=spent),
                 fused_by=found.fused_by,
                 terms=terms.terms,
@@ -118,18 +117,30 @@ class Retrieval:
         )
 
 
+def _first_round(request: RecallRequest) -> int:
+    """How many candidates to ask for: where rules may cut some, more at once than the answer holds."""
+    if request.max_tokens is not None:
+        return min(_looked_at_max(request), LIMIT_MAX)
+    may_cut = request.retention_days or request.keyword_floor
+    return max(2 * request.limit, 50) if may_cut else request.limit
+
+
+def _looked_at_max(request: RecallRequest) -> int:
+    """How far down smaller memories are looked for when larger ones do not fit the budget."""
+    return max(5 * request.limit, 50) if request.limit else 0
+
+
 async def _ask(request: RecallRequest, terms: QueryTerms, candidates: int, backend: MemoryBackend) -> Found:
     if request.strategy == "exact" and not request.text:
         return await _newest(backend, request, candidates=candidates)
-    if request.strategy != "exact" and request.native_hybrid and Capability.NATIVE_HYBRID in backend.capabilities:
+    if request.strategy != "exact" and Capability.NATIVE_HYBRID in backend.capabilities:
         found = await _own_search(backend, request, candidates=candidates)
         return attrs.evolve(found, fused_by="backend")
     if Capability.LEXICAL not in backend.capabilities:
         return await _own_search(backend, request, candidates=candidates)
     if not terms.terms:
-        return Found(candidates=(), matched=0, leg="keyword", detail="the question holds no word to look for")
-    if request.strategy == "exact":
-        return _by_time(await _keyword(backend, request, terms, candidates=LIMIT_MAX))
+        detail = "the question holds no word to look for"
+        return Found(candidates=(), matched=0, more=False, leg="keyword", detail=detail)
     return await _keyword(backend, request, terms, candidates=candidates)
 
 
@@ -139,71 +150,98 @@ async def _newest(backend: MemoryBackend, request: RecallRequest, *, candidates:
         Candidate(memory=memory, score=0.0, legs=(LegScore(leg="newest", rank=rank, score=0.0),))
         for rank, memory in enumerate(page.memories, 1)
     )
-    matched = len(found) if page.cursor is None else LIMIT_MAX
-    return Found(candidates=found, matched=matched, leg="newest")
+    return Found(candidates=found, matched=len(found), more=page.cursor is not None, leg="newest")
 
 
 async def _own_search(backend: MemoryBackend, request: RecallRequest, *, candidates: int) -> Found:
-    query = SearchQuery(text=request.text, limit=candidates, filter=request.filter)
+    by_time = request.strategy == "exact"
+    limit = LIMIT_MAX if by_time else candidates
+    query = SearchQuery(text=request.text, limit=limit, filter=request.filter)
     scored = await backend.search(query, scope=request.scope, now=request.now)
     found = tuple(
         Candidate(memory=item.memory, score=item.score, legs=(LegScore(leg="backend", rank=rank, score=item.score),))
         for rank, item in enumerate(scored, 1)
     )
-    matched = len(found) if len(found) < candidates else LIMIT_MAX
-    found_by = Found(candidates=found, matched=matched, leg="backend", detail="the store's own search, unranked by us")
-    return _by_time(found_by) if request.strategy == "exact" else found_by
+    if by_time:
+        found = tuple(sorted(found, key=lambda c: (c.memory.created_at, c.memory.id), reverse=True))
+    detail = "the store's own search, unranked by us"
+    return Found(candidates=found, matched=len(found), more=len(found) >= limit, leg="backend", detail=detail)
 
 
 async def _keyword(backend: MemoryBackend, request: RecallRequest, terms: QueryTerms, *, candidates: int) -> Found:
-    matches = await backend.lexical(
-        KeywordQuery(terms.terms), scope=request.scope, filter=request.filter, now=request.now, limit=candidates
+    by_time = request.strategy == "exact"
+    answer = await backend.lexical(
+        KeywordQuery(terms.terms),
+        scope=request.scope,
+        filter=request.filter,
+        now=request.now,
+        limit=LIMIT_MAX if by_time else candidates,
     )
-    memories = await backend.get_many([match.id for match in matches.matches], scope=request.scope, now=request.now)
-    found = _scored(matches, memories, terms)
-    gone = tuple(match.id for match in matches.matches if match.id not in memories)
-    return Found(candidates=found, matched=matches.matched, leg="keyword", gone=gone)
+    scored = list(enumerate(keyword_scores(answer.matches, answer.statistics), 1))
+    degraded: tuple[str, ...] = ()
+    if by_time:
+        scored.sort(key=lambda item: (item[1][1].created_at, item[1][1].id), reverse=True)
+        if answer.matched > len(scored):
+            degraded = (f"only the best {len(scored)} of {answer.matched} matches were put in the order of time",)
+    wanted = scored[:candidates]
+    memories = await _hydrate(backend, [match for _, (_, match) in wanted], request)
+    found, gone = [], []
+    for rank, (score, match) in wanted:
+        memory = memories.get((match.owner, match.id))
+        if memory is None:
+            gone.append(match.id)
+        else:
+            found.append(_candidate(memory, match, rank=rank, score=score, terms=terms))
+    return Found(
+        candidates=tuple(found),
+        matched=answer.matched,
+        more=len(wanted) < (len(scored) if by_time else answer.matched),
+        leg="keyword",
+        gone=tuple(gone),
+        degraded=degraded,
+    )
 
 
-def _scored(matches: KeywordMatches, memories: dict[str, Memory], terms: QueryTerms) -> tuple[Candidate, ...]:
-    candidates = []
-    for rank, (score, match) in enumerate(keyword_scores(matches.matches, matches.statistics), 1):
-        memory = memories.get(match.id)
-        if memory is None or memory.owner != match.owner:
-            continue
-        words = dict.fromkeys(word for word, n in zip(terms.words, match.frequencies, strict=True) if n)
-        leg = LegScore(leg="keyword", rank=rank, score=score)
-        candidates.append(Candidate(memory=memory, score=score, legs=(leg,), matched=tuple(words)))
-    return tuple(candidates)
+async def _hydrate(
+    backend: MemoryBackend, matches: Sequence[KeywordMatch], request: RecallRequest
+) -> dict[tuple[str, str], Memory]:
+    """The memories of matches by owner and id, which two owners may share."""
+    memories: dict[tuple[str, str], Memory] = {}
+    for owner in dict.fromkeys(match.owner for match in matches):
+        scope = Scope.of_owner(owner) if request.scope.kind == "shared" else request.scope
+        ids = [match.id for match in matches if match.owner == owner]
+        for id, memory in (await backend.get_many(ids, scope=scope, now=request.now)).items():
+            memories[owner, id] = memory
+    return memories
 
 
-def _by_time(found: Found) -> Found:
-    newest_first = sorted(found.candidates, key=lambda c: (c.memory.created_at, c.memory.id), reverse=True)
-    # All that a store can be asked for at once was asked for: there is no further round to grow into.
-    return attrs.evolve(found, candidates=tuple(newest_first), matched=len(newest_first))
+def _candidate(memory: Memory, match: KeywordMatch, *, rank: int, score: float, terms: QueryTerms) -> Candidate:
+    words = dict.fromkeys(word for word, n in zip(terms.words, match.frequencies, strict=True) if n)
+    leg = LegScore(leg="keyword", rank=rank, score=score)
+    return Candidate(memory=memory, score=score, legs=(leg,), matched=tuple(words))
 
 
 @attrs.frozen(kw_only=True)
 class _Picked:
     hits: tuple[Hit, ...]
     cuts: tuple[Cut, ...]
-    considered: int
-    """How many candidates passed every rule but the budget."""
+    is_full: bool
+    """Whether a further round could add nothing."""
 
 
 def _pick(found: Found, request: RecallRequest, *, count_tokens: TokenCounter) -> _Picked:
     hits: list[Hit] = []
     cuts = [Cut(id=id, reason="gone", detail="deleted or expired since the index was read") for id in found.gone]
     left = request.max_tokens
-    considered = 0
+    looked_at = 0
     for candidate in found.candidates:
-        if considered >= request.limit:
+        if len(hits) >= request.limit or looked_at >= _looked_at_max(request):
             break
         memory = candidate.memory
         if cut := _refused(candidate, request, leg=found.leg):
             cuts.append(cut)
             continue
-        considered += 1
+        looked_at += 1
         tokens = count_tokens(memory.content)
         if left is not None:
             if tokens > left:
@@ -220,7 +258,8 @@ def _pick(found: Found, request: RecallRequest, *, count_tokens: TokenCounter) -
                 matched=candidate.matched,
             )
         )
-    return _Picked(hits=tuple(hits), cuts=tuple(cuts), considered=considered)
+    is_full = len(hits) >= request.limit or looked_at >= _looked_at_max(request)
+    return _Picked(hits=tuple(hits), cuts=tuple(cuts), is_full=is_full)
 
 
 def _refused(candidate: Candidate, request: RecallRequest, *, leg: str) -> Cut | None:

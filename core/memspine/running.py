@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import attrs
 
 from memspine import times
 from memspine.chain import Chain, Member
-from memspine.config import BackendSettings, Config, config_from_mapping, load_config
-from memspine.contracts import Injector, MemoryBackend
+from memspine.config import BackendSettings, Config, config_from_mapping, load_config, redacted
+from memspine.contracts import Injector, Provider
 from memspine.errors import MemspineError
 from memspine.injection import Fence
 from memspine.maintenance import KINDS, Kind, MaintenanceReport, run_maintenance
@@ -27,7 +25,13 @@ from memspine.policy import CallPolicy
 from memspine.resources import SharedResources, open_provider
 from memspine.retrieval import Retrieval
 from memspine.secret import install_secret
+from memspine.telemetry import AccessCounts
 from memspine.text import TokenCounter
+
+# For each memory of a block so many are recalled, so that smaller ones can take the place of what does not fit.
+_SPARE = 4
+
+T = TypeVar("T")
 
 ACCESS_DELAY_SECONDS: Final = 4.0
 """How long recalls are gathered before they are written; at most 5 s are promised."""
@@ -57,29 +61,35 @@ class Running:
         self._resources = SharedResources()
         self._stack = AsyncExitStack()
         self._injectors: dict[str, Injector] = {}
-        self._accesses: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._injecting = asyncio.Lock()
+        self._accesses = AccessCounts()
         self._secret: bytes | None = None
-        self._background: asyncio.Task[None] | None = None
-        self._background_error = ""
+        self._background: list[asyncio.Task[None]] = []
+        self._troubles: dict[str, str] = {}
         memory = config.memory
         self.chain = Chain(
-            [Member(b.name, open=self._opener(b)) for b in (config.primary, *config.fallbacks)],
+            [self._member(backend) for backend in (config.primary, *config.fallbacks)],
             deadline_seconds=memory.deadline_seconds,
             read_fallback=memory.read_fallback,
         )
         self.retrieval = Retrieval(self.chain, count_tokens=count_tokens)
 
     def start_background(self) -> None:
-        """Keep telemetry and maintenance going in a task of their own."""
-        self._background = asyncio.create_task(self._work(), name="memspine background")
+        """Keep telemetry and maintenance going, each in a task of its own."""
+        settings = self.config.maintenance
+        self._background.append(asyncio.create_task(self._repeat(self.flush_accesses, ACCESS_DELAY_SECONDS)))
+        if settings.enabled:
+            maintain = functools.partial(self.maintain, None, budget_seconds=settings.interval_seconds)
+            self._background.append(asyncio.create_task(self._repeat(maintain, settings.interval_seconds)))
 
     async def close(self) -> None:
-        """Stop the background task, write telemetry, close every store and injector."""
-        if self._background is not None:
-            self._background.cancel()
-            await asyncio.wait([self._background])
+        """Stop the background tasks, write telemetry, close every store and injector."""
+        for task in self._background:
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
         try:
-            await self.flush_accesses()
+            await self._noting("telemetry", self.flush_accesses())
         finally:
             await self._stack.aclose()
             await self.chain.close()
@@ -98,6 +108,7 @@ class Running:
         """Place memories into a request, and count those placed as recalled; the flag says whether all went well."""
         placement = Placement(
             heading=self.config.injection.heading,
+            limit=limit,
             max_tokens=max_tokens,
             where=where,
             fence=lambda: Fence.of(secret=self.secret(), owner=scope.owner, session=session),
@@ -107,7 +118,7 @@ class Running:
             request,
             injector=await self.injector(shape),
             retrieval=self.retrieval,
-            recall=lambda question: self.policy.recall_request(question, scope=scope, limit=limit),
+            recall=lambda question: self.policy.recall_request(question, scope=scope, limit=_SPARE * limit),
             placement=placement,
         )
         if result.trace is not None:
@@ -116,17 +127,12 @@ class Running:
 
     async def injector(self, shape: str) -> Injector:
         """The injector of a request shape, opened at first use. Raises UnknownPluginError, PluginLoadError."""
-        if shape not in self._injectors:
-            provider = self._plugins.injector(shape)
-            opened = open_provider(
-                provider,
-                provider.config_type(),
-                name=shape,
-                config_folder=self.config.source.folder,
-                data_folder=self.config.data_folder,
-                resources=self._resources,
-            )
-            self._injectors[shape] = await self._stack.enter_async_context(opened)
+        async with self._injecting:
+            if shape not in self._injectors:
+                provider = self._plugins.injector(shape)
+                self._injectors[shape] = await self._stack.enter_async_context(
+                    self._opened(provider, provider.config_type(), name=shape)
+                )
         return self._injectors[shape]
 
     def secret(self) -> bytes:
@@ -135,33 +141,19 @@ class Running:
             self._secret = install_secret(self.config.data_folder)
         return self._secret
 
-    # ── telemetry: written behind, in batches; what a crash loses is a count ──
+    # ── keeping ──
 
     def record_accesses(self, result: SearchResult) -> None:
-        """Count the memories that reach a caller; those that a fallback gave are not the primary's to count."""
-        if result.trace.backend == self.chain.primary.name:
-            for hit in result.hits:
-                self._accesses[hit.memory.owner][hit.memory.id] += 1
+        """Count the memories that reach a caller."""
+        self._accesses.record(result, primary=self.chain.primary.name)
 
     def forget_accesses(self, owner: str, ids: Sequence[str] | None) -> None:
         """Drop what is not written yet about memories that are being purged."""
-        if ids is None:
-            self._accesses.pop(owner, None)
-        else:
-            for id in ids:
-                self._accesses[owner].pop(id, None)
+        self._accesses.forget(owner, ids)
 
     async def flush_accesses(self) -> None:
-        """Write the counts gathered so far; those of a failed write are dropped, and health tells of it."""
-        gathered, self._accesses = self._accesses, defaultdict(Counter)
-        for owner, counts in gathered.items():
-            scope, now = Scope.of_owner(owner), times.now()
-            try:
-                await self.chain.write("record_access", _recorder(counts, scope=scope, now=now))
-            except MemspineError as error:
-                self._background_error = f"telemetry was not written: {error}"
-
-    # ── keeping ──
+        """Write the recalls counted so far. Raises BackendUnavailable; they are kept then."""
+        await self._accesses.flush(self.chain)
 
     async def maintain(self, kinds: Sequence[Kind] | None, *, budget_seconds: float | None) -> MaintenanceReport:
         """Run maintenance now."""
@@ -176,39 +168,41 @@ class Running:
         )
 
     async def health(self, *, deep: bool) -> dict[str, Health]:
-        """Every backend's health, with the last trouble of the background work told by the primary."""
+        """Every backend's health; what background work has run into, and not got over, is told by the primary."""
         healths = await self.chain.health(deep=deep)
-        if self._background_error:
-            finding = Finding(level="warning", text=f"background work: {self._background_error}")
-            primary = self.chain.primary.name
-            healths[primary] = attrs.evolve(healths[primary], findings=(*healths[primary].findings, finding))
+        findings = [Finding(level="warning", text=f"{work}: {error}") for work, error in self._troubles.items()]
+        primary = self.chain.primary.name
+        healths[primary] = attrs.evolve(healths[primary], findings=(*healths[primary].findings, *findings))
         return healths
 
-    async def _work(self) -> None:
-        settings = self.config.maintenance
-        maintained_at = time.monotonic()
+    async def _repeat(self, work: Callable[[], Awaitable[object]], pause_seconds: float) -> None:
+        name = "telemetry" if work == self.flush_accesses else "maintenance"
         while True:
-            await asyncio.sleep(ACCESS_DELAY_SECONDS)
-            await self.flush_accesses()
-            if settings.enabled and time.monotonic() - maintained_at >= settings.interval_seconds:
-                maintained_at = time.monotonic()
-                try:
-                    await self.maintain(None, budget_seconds=settings.interval_seconds)
-                except MemspineError as error:
-                    self._background_error = f"maintenance failed: {error}"
+            await asyncio.sleep(pause_seconds)
+            await self._noting(name, work())
 
-    def _opener(self, settings: BackendSettings) -> Callable[[], AbstractAsyncContextManager[MemoryBackend]]:
-        return lambda: open_provider(
-            settings.provider,
-            settings.options,
-            name=settings.name,
+    async def _noting(self, name: str, work: Awaitable[object]) -> None:
+        """Do background work; its failure is nobody's call to fail, so it is kept for `health` until it succeeds."""
+        try:
+            await work
+        except MemspineError as error:
+            self._troubles[name] = str(error)
+        else:
+            self._troubles.pop(name, None)
+
+    def _member(self, settings: BackendSettings) -> Member:
+        return Member(
+            settings.name,
+            open=lambda: self._opened(settings.provider, settings.options, name=settings.name),
+            redact=lambda text: redacted(text, settings.options),
+        )
+
+    def _opened(self, provider: Provider[T, Any], options: object, *, name: str) -> AbstractAsyncContextManager[T]:
+        return open_provider(
+            provider,
+            options,
+            name=name,
             config_folder=self.config.source.folder,
             data_folder=self.config.data_folder,
             resources=self._resources,
         )
-
-
-def _recorder(
-    counts: Mapping[str, int], *, scope: Scope, now: datetime
-) -> Callable[[MemoryBackend], Coroutine[Any, Any, None]]:
-    return lambda backend: backend.record_access(counts, scope=scope, now=now)

@@ -15,7 +15,17 @@ from types import ModuleType
 
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
 UPDATE = "python tests/arch/public_api.py --write"
-MODULES = ("memspine", "memspine.contracts", "memspine.model", "memspine.errors")
+MODULES = (
+    "memspine",
+    "memspine.blocking",
+    "memspine.contracts",
+    "memspine.model",
+    "memspine.errors",
+    "memspine.text",
+    "memspine.ranking",
+    "memspine.times",
+    "memspine.hookspecs",
+)
 
 
 def public_names(module: ModuleType) -> list[str]:

@@ -22,6 +22,8 @@ LINES_PER_SUPPRESSION = 200
 # The only places that may catch everything, "file::function": why.
 CATCHES_EVERYTHING = {
     "core/memspine/blocking.py::MemoryManager.initialize": "ends the thread it began, and raises again",
+    "core/memspine/chain.py::Member._hold": "the same while it opens and closes",
+    "core/memspine/placing.py::place_memories": "neither an injector nor a token counter may cost the user an answer",
     "core/memspine/chain.py::Chain._call": "a store that raises anything is a store that failed",
     "core/memspine/cli/app.py::main": "the outermost surface: one line and an exit code, whatever happened",
     "core/memspine/plugins.py::_load": "a plugin that fails to load loses only itself, whatever it raises",
@@ -286,6 +288,15 @@ def test_public_api_changes_on_purpose():
     assert not difference, f"{difference}\nIf that is what you want: python {relative(script)} --write"
 
 
+def test_public_api_is_whole():
+    """Every module that the package names as public is in the snapshot of the public API."""
+    tree = ast.parse((ROOT / "core" / "memspine" / "__init__.py").read_text(encoding="utf-8"))
+    named = set(re.findall(r"`(memspine\.\w+)`", ast.get_docstring(tree)))
+    assert len(named) > 5
+    written = Path(__file__).with_name("public_api.txt").read_text(encoding="utf-8").splitlines()
+    assert named <= set(written)
+
+
 def test_core_is_no_package():
     """The folder core is no package, or it could be imported under two names."""
     assert (ROOT / "core").is_dir()
@@ -306,6 +317,23 @@ def test_files_name_no_place():
             for match in FORBIDDEN_TEXT.finditer(line)
         ]
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
+def test_shared_files_are_there_in_ci(without_shared, monkeypatch, ci, outcome):
+    """A test that lacks a file of ../shared is skipped, but fails in CI."""
+    monkeypatch.setenv("CI", ci)
+    with pytest.raises(outcome, match="no such data"):
+        without_shared("no such data")
+
+
+def test_no_test_skips_for_shared_files_by_itself():
+    """What uses ../shared leaves it to the fixture `without_shared` whether to skip or to fail."""
+    files = python_files("tests", "plugins/*/tests")
+    texts = {relative(file): file.read_text(encoding="utf-8") for file in files if "arch" not in file.parts}
+    users = {name: text for name, text in texts.items() if re.search(r'/ "shared"|\.\./shared|NO_DATA', text)}
+    assert users
+    assert not [name for name, text in users.items() if re.search(r"pytest\.skip|skipif|importorskip", text)]
 
 
 def project(folder: Path) -> dict:

@@ -37,12 +37,12 @@ def crowded(workshop):
 
 
 @pytest.mark.parametrize("kind", ["short", "long"])
-def test_quality(bench, evaluation, workshop, request, kind):
+def test_quality(bench, evaluation, workshop, request, without_shared, *, kind):
     """The keyword leg finds what it should, and the same when strangers share the store."""
     chosen = conversations(kind)
     if evaluation is None or chosen is None:
         bench.missing(f"quality-{kind}", f"strangers-{kind}", reason=NO_DATA)
-        pytest.skip(NO_DATA)
+        without_shared(NO_DATA)
     crowd = request.getfixturevalue("crowded")
     alone = evaluate(evaluation, chosen, lambda n: workshop / f"{kind}-{n}.db")
     among = evaluate(evaluation, chosen, lambda n: crowd)

@@ -95,7 +95,6 @@ def work(tmp_path, monkeypatch):
 @pytest.fixture
 def config(work):
     """A configuration with the SQLite backend."""
-    pytest.importorskip("memspine_sqlite.backend")
     path = work / "settings.toml"
     path.write_text('[memory]\nowner = "me"\n\n[backends.notes]\nplugin = "sqlite"\npath = "notes.db"\n')
     return path
@@ -105,6 +104,17 @@ def config(work):
 def cli(config, capsys, monkeypatch):
     """The command line over an empty SQLite store."""
     return CommandLine(str(config), capsys, monkeypatch, {**os.environ, "PYTHONWARNINGS": "error"})
+
+
+@pytest.fixture
+def unprivileged(cli):
+    """Turns this process into one without privileges until the test is over; what root may do proves nothing."""
+    cli.add("imports what root alone may be able to read")
+    cli("get", "nope")
+    root = os.geteuid() == 0
+    yield lambda: os.seteuid(65534) if root else None
+    if root:
+        os.seteuid(0)
 
 
 @pytest.fixture

@@ -10,16 +10,7 @@ import pytest
 
 from memspine.cli.codes import Exit
 
-
-def refused(answer, code, *said):
-    """One line of error, with these words, and this exit code."""
-    assert answer.code == code, answer.err
-    assert answer.out == ""
-    assert answer.err.startswith("memspine: ")
-    assert answer.err.count("\n") == 1
-    for words in said:
-        assert words in answer.err
-    assert len(answer.err) < 700
+from .refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -78,7 +69,8 @@ def test_errors_in_json(cli):
     assert (details["field"], details["expected"]) == ("content", "at most 100000 characters (this has 100001)")
     assert len(details["value"]) < 400
     assert cli("get", "nope", "--json").error["type"] == "not_found"
-    assert cli("get", "nope", "--json").error["details"] == {"backend": "notes", "id": "nope", "what": "memory"}
+    details = cli("get", "nope", "--json").error["details"]
+    assert (details["backend"], details["id"]) == ("notes", "nope")
 
 
 def test_standard_input_that_is_no_utf8(cli):
@@ -194,17 +186,6 @@ def test_database_of_another_kind(cli, work):
     assert cli("list", "--json").error["type"] == "unavailable"
 
 
-@pytest.fixture
-def unprivileged(cli):
-    """Turns this process into one without privileges until the test is over; what root may do proves nothing."""
-    cli.add("imports what root alone may be able to read")
-    cli("get", "nope")
-    root = os.geteuid() == 0
-    yield lambda: os.seteuid(65534) if root else None
-    if root:
-        os.seteuid(0)
-
-
 @pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")
 @pytest.mark.parametrize("there", [False, True], ids=["new", "existing"])
 def test_folder_that_cannot_be_written(cli, config, unprivileged, there):
@@ -224,6 +205,89 @@ def test_folder_that_cannot_be_written(cli, config, unprivileged, there):
             os.seteuid(0)
         folder.chmod(0o700)
         refused(answer, Exit.UNAVAILABLE, "notes: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["export", "~nosuchuser/all.jsonl"],
+        ["import", "~nosuchuser/all.jsonl"],
+        ["backup", "~nosuchuser/copy.db"],
+        ["new-plugin", "acme", "--folder", "~nosuchuser"],
+        ["quickstart", "--folder", "~nosuchuser/play"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_home_of_nobody_in_arguments(cli, arguments):
+    """A file or folder in the home of a user who does not exist is refused with 5 and what to name instead."""
+    refused(cli(*arguments), Exit.INVALID, "'~nosuchuser' is nobody's home folder; name the folder in full")
+
+
+@pytest.mark.parametrize("command", [["list"], ["config", "path", "--json"], ["config", "set", "retrieval.limit", "5"]])
+def test_home_of_nobody_in_the_choice_of_a_configuration(bare, monkeypatch, command):
+    """A configuration or data folder in the home of a user who does not exist is refused with 3 and who named it."""
+    said = "'~nosuchuser' is nobody's home folder"
+    answers = {"~nosuchuser/a.toml": bare(*command, config="~nosuchuser/a.toml")}
+    for variable in ("MEMSPINE_CONFIG", "MEMSPINE_DATA"):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, "~nosuchuser/a")
+            answers[f"${variable}"] = bare(*command)
+    for named, answer in answers.items():
+        assert (answer.code, answer.out) == (Exit.CONFIG, ""), named
+        assert f"{named}: {said}" in answer.err
+
+
+NOISY = """
+import contextlib
+import attrs
+from memspine.conformance.reference.backend import ReferenceBackend
+from memspine.contracts import Provider
+from memspine.hookspecs import hookimpl
+
+print("noise at import")
+
+@attrs.frozen
+class Config:
+    pass
+
+@contextlib.asynccontextmanager
+async def open_store(config, context):
+    print("noise at opening")
+    backend = ReferenceBackend(context.name)
+    yield backend
+    backend.close()
+
+@hookimpl
+def memspine_memory_backends():
+    print("noise in a hook")
+    return [Provider(name="noisy", config_type=Config, open=open_store)]
+"""
+
+
+@pytest.mark.parametrize("command", [["plugins"], ["doctor"], ["list"], ["config", "check"], ["add", "text"]])
+def test_plugins_that_print(cli, config, install, command):
+    """What a plugin prints, at import, in a hook or at work, is on standard error and not in the answer."""
+    install("noisy", NOISY)
+    config.write_text('[backends.store]\nplugin = "noisy"\n')
+    answer = cli.process(*command, "--json", environ={"PYTHONPATH": os.environ["PYTHONPATH"]})
+    assert answer.code == 0, answer.err
+    assert isinstance(answer.data, dict)
+    assert "noise at import\nnoise in a hook\n" in answer.err
+    assert ("noise at opening" in answer.err) == (command[0] in {"doctor", "list", "add"})
+    assert "noise" not in cli.ok(*command).out
+
+
+def test_limit_of_an_injection(cli):
+    """A limit that cannot be is the caller's mistake: 5, and no request comes out as if nothing had fitted."""
+    request = '{"messages": [{"role": "user", "content": "What does Juno eat?"}]}'
+    answer = cli("inject", "--limit", "-1", stdin=request)
+    refused(answer, Exit.INVALID, "limit: -1 cannot be used; expected a whole number from")
+
+
+def test_revision_that_was_never_there(cli):
+    """A revision that is not kept is unknown, 4, and the error says where the revisions are listed."""
+    id = cli.add("text")
+    refused(cli("restore", id, "--revision", "9"), Exit.NOT_FOUND, "9", f"`memspine history {id}`")
 
 
 def test_many_ids_at_once(cli):

@@ -2,25 +2,17 @@
 
 from pathlib import Path
 
-import pytest
-
 from memspine.cli import story
 from memspine.cli.codes import Exit
 
 DATA = ["imported", "questions", "before", "after", "off", "next", "config"]
 
 
-@pytest.fixture
-def sqlite():
-    """The backend that quickstart uses."""
-    pytest.importorskip("memspine_sqlite.backend")
-
-
 def files(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
-def test_it_tells_the_whole_story(bare, sqlite):
+def test_it_tells_the_whole_story(bare):
     """It says what went in, answers questions with reasons, explains one, injects, says what is off and where to go."""
     answer = bare.ok("quickstart")
     assert answer.err == ""
@@ -36,7 +28,7 @@ def test_it_tells_the_whole_story(bare, sqlite):
     assert max(map(len, answer.lines[:30])) <= 110
 
 
-def test_it_answers_in_json(bare, sqlite):
+def test_it_answers_in_json(bare):
     """With --json it prints what went in, questions with results and trace, and the request before and after."""
     data = bare.ok("quickstart", "--json").data
     assert list(data) == DATA
@@ -50,13 +42,13 @@ def test_it_answers_in_json(bare, sqlite):
     assert data["before"]["messages"][1] == data["after"]["messages"][1]
 
 
-def test_the_first_answers_are_right(bare, sqlite):
+def test_the_first_answers_are_right(bare):
     """The memory that answers each question is the first of its results."""
     first = [asked["results"][0]["id"] for asked in bare.ok("quickstart", "--json").data["questions"]]
     assert first == ["s02t03", "s10t07", "s03t09"]
 
 
-def test_it_touches_nothing_of_the_users(bare, sqlite, tmp_path, work, monkeypatch):
+def test_it_touches_nothing_of_the_users(bare, tmp_path, work, monkeypatch):
     """The user's memories, secret and configuration are neither used nor changed, and nothing is left behind."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -74,7 +66,7 @@ def test_it_touches_nothing_of_the_users(bare, sqlite, tmp_path, work, monkeypat
     assert [row[0] for row in bare.ok("list").rows] == [mine]
 
 
-def test_it_can_be_kept(bare, sqlite, work, tmp_path):
+def test_it_can_be_kept(bare, work, tmp_path):
     """--folder keeps everything in one folder, and the commands it prints work."""
     data = bare.ok("quickstart", "--folder", "play", "--json").data
     assert data["config"] == str(Path("play", "memspine.toml"))
@@ -94,7 +86,7 @@ def test_it_works_with_any_backend(bare):
     assert 'pip install "memspine-acme"' in answer.err
 
 
-def test_it_runs_as_a_process(bare, sqlite):
+def test_it_runs_as_a_process(bare):
     """Without a terminal, as a process of its own, it prints the same and no warning."""
     answer = bare.process("quickstart")
     assert (answer.code, answer.err) == (0, "")

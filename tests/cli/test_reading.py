@@ -108,13 +108,15 @@ def test_search_in_json(filled):
 
 
 def test_search_for_a_person(filled):
-    """`search` prints rank, score, day, id and content a line, and what was degraded on standard error."""
+    """`search` prints rank, score, day, id and content a line, and that there are no vectors is no news."""
     answer = filled.ok("search", "what does Juno eat?")
     assert [row[3] for row in answer.rows] == ["m0", "m1"]
     assert answer.rows[0][0] == "1"
     assert answer.rows[0][2] == "2026-01-01"
     assert answer.rows[0][-1] == "Juno eats duck"
-    assert answer.err == "memspine: note: degraded: vector leg off: no embedding source is configured\n"
+    assert answer.err == ""
+    missed = filled.ok("search", "Juno", "--strategy", "semantic").err
+    assert "memspine: note: degraded: vector leg off: no embedding source is configured\n" in missed
     assert filled.ok("search", "Juno", "--quiet").err == ""
 
 
@@ -240,6 +242,9 @@ def test_fallback_answers_are_degraded(cli, config, install):
     assert data["backend"] == "notes"
     assert len(data["degraded"]) == 1
     assert len(cli.ok("search", "x", "--json").data["trace"]["degraded"]) == 2
+    told = cli.ok("search", "x").err
+    assert "memspine: note: degraded: first: " in told
+    assert "vector leg" not in told
 
 
 BROKEN = """

@@ -192,6 +192,19 @@ def test_missing_default_plugin(tmp_path, plugins, monkeypatch):
     assert 'pip install "memspine-sqlite"' in str(error.value)
 
 
+def test_homes_of_nobody(tmp_path, plugins):
+    """A path in the home of a user who does not exist is a problem of what named it, never a bug."""
+    said = "'~nosuchuser' is nobody's home folder; name the folder in full"
+    for path, environ, source in (
+        ("~nosuchuser/a.toml", {}, "~nosuchuser/a.toml"),
+        (None, {"MEMSPINE_CONFIG": "~nosuchuser/a.toml"}, "$MEMSPINE_CONFIG"),
+        (None, {"MEMSPINE_DATA": "~nosuchuser"}, "$MEMSPINE_DATA"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            load_config(path, plugins=plugins, environ=environ, working_folder=tmp_path)
+        assert str(caught.value) == f"{source}: {said}"
+
+
 def test_data_folder(tmp_path, plugins):
     """Data is in $MEMSPINE_DATA, which is relative to the working folder, else in the user's data folder."""
     assert find_data_folder(environ={"MEMSPINE_DATA": "d"}, working_folder=tmp_path) == tmp_path / "d"

@@ -83,3 +83,35 @@ def test_a_forked_child_is_refused_at_once(settings):
             os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert memory.list().total == 1
+
+
+def test_shutdown_frees_threads_that_wait(settings):
+    """A thread whose call is under way when another shuts the manager down gets ClosedError and does not hang."""
+    import time
+
+    memory = MemoryManager(settings, count_tokens=len)
+    memory.initialize()
+    backend = memory._run(memory._manager._open.chain.primary.backend())  # noqa: SLF001 - to make a call last
+    ended = []
+
+    async def forever(*args, **kwargs):
+        await asyncio.sleep(60)
+
+    backend.search = backend.lexical = forever
+
+    def search():
+        try:
+            memory.search("duck")
+        except ClosedError:
+            ended.append("closed")
+
+    waiting = threading.Thread(target=search, daemon=True)
+    waiting.start()
+    time.sleep(0.1)
+    threads = [threading.Thread(target=memory.shutdown, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in (*threads, waiting):
+        thread.join(20)
+        assert not thread.is_alive()
+    assert ended == ["closed"]

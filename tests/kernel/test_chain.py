@@ -51,9 +51,10 @@ def test_get_asks_fallbacks_for_what_the_primary_lacks(stores):
         await fill(chain["first"], "a", "of first")
         await fill(chain["third"], "b", "of third")
         answer = await chain.chain.get_many(["b", "a", "missing"], scope=ME, now=NOW)
-        assert {id: memory.content for id, memory in answer.value.items()} == {"b": "of third", "a": "of first"}
-        assert list(answer.value) == ["b", "a"]
-        assert answer.degraded == ()
+        assert {id: memory.content for id, memory in answer.memories.items()} == {"b": "of third", "a": "of first"}
+        assert list(answer.memories) == ["b", "a"]
+        assert answer.failures == ()
+        assert answer.backends == {"a": "first", "b": "third"}
 
     asyncio.run(run())
 
@@ -66,9 +67,9 @@ def test_get_from_a_fallback_after_a_failure_is_degraded(stores):
         await fill(chain["second"], "a")
         chain.down("first")
         answer = await chain.chain.get_many(["a"], scope=ME, now=NOW)
-        assert answer.backend == "second"
-        assert "first" in answer.degraded[0]
-        assert "connection refused" in answer.degraded[0]
+        assert answer.backends == {"a": "second"}
+        assert "first" in answer.failures[0]
+        assert "connection refused" in answer.failures[0]
 
     asyncio.run(run())
 
@@ -82,7 +83,7 @@ def test_a_tombstone_of_the_primary_keeps_fallbacks_from_bringing_a_memory_back(
             await fill(chain[store], "a")
         await chain["first"].delete("a", scope=ME, now=NOW)
         answer = await chain.chain.get_many(["a"], scope=ME, now=NOW)
-        assert answer.value == {}
+        assert answer.memories == {}
 
     asyncio.run(run())
 
@@ -99,8 +100,8 @@ def test_unreadable_tombstones_count_as_a_failure(stores):
 
         chain["first"].tombstones = fails
         answer = await chain.chain.get_many(["a"], scope=ME, now=NOW)
-        assert answer.value == {}
-        assert "disk error" in answer.degraded[0]
+        assert answer.memories == {}
+        assert "disk error" in answer.failures[0]
 
     asyncio.run(run())
 

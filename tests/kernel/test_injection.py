@@ -28,8 +28,10 @@ def hit(content, **fields):
     return Hit(memory=memory, score=1.0, rank=1, tokens=estimate_tokens(content))
 
 
-def render(*hits, max_tokens=16_000):
-    return render_block(hits, fence=FENCE, heading="Data.", max_tokens=max_tokens, count_tokens=estimate_tokens)
+def render(*hits, max_tokens=16_000, limit=100):
+    return render_block(
+        hits, fence=FENCE, heading="Data.", limit=limit, max_tokens=max_tokens, count_tokens=estimate_tokens
+    )
 
 
 def test_the_fence_is_the_same_for_a_session_and_another_for_any_other():
@@ -90,6 +92,8 @@ REQUESTS = [
     {"messages": [{"role": "developer", "content": [{"type": "text", "text": "Be kind."}]}, USER]},
     {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image_url"}]}]},
     {"messages": [{"role": "system", "content": None}, {"role": "user", "content": "hi"}]},
+    {"messages": [{"role": "system", "content": "", "name": "x"}, {"role": "user", "content": ""}]},
+    {"messages": [{"role": "system", "content": []}, {"role": "user", "content": []}]},
     {"messages": [{"role": "assistant", "content": "hello"}]},
     {"messages": []},
     {"messages": "odd"},
@@ -111,8 +115,7 @@ def test_a_request_is_kept_but_for_the_block(request_, placement):
     if injector.texts(request_) or before.get("messages") not in ([], "odd", [1, 2], None):
         assert found == [block]
     without = injector.without(placed, block)
-    if before.get("messages") and before["messages"][0] != {"role": "system", "content": None}:
-        assert without == before
+    assert without == before
     assert injector.query_text(without) == injector.query_text(before)
 
 
@@ -191,5 +194,39 @@ def test_nothing_to_place_is_a_reason_not_an_error(settings, request_, max_token
             assert result.request == request_
             assert reason in result.reason
             assert memory.injection_failures == 0
+
+    asyncio.run(run())
+
+
+def test_a_broken_token_counter_costs_nobody_an_answer(settings):
+    """Whatever a counter raises, the request comes back as it was and the failure is counted."""
+
+    def broken(text):
+        raise ValueError("no tokenizer")
+
+    async def run():
+        async with MemoryManager(settings, count_tokens=broken) as memory:
+            await memory.create("Juno eats duck.")
+            request = {"messages": [{"role": "user", "content": "What does Juno eat?"}]}
+            result = await memory.inject(request, shape="openai.chat")
+            assert result.request == request
+            assert "no tokenizer" in result.reason
+            assert memory.injection_failures == 1
+
+    asyncio.run(run())
+
+
+def test_giants_leave_room_for_small_memories(settings):
+    """When the best memories are too large for the budget, smaller ones that were ranked below are placed."""
+
+    async def run():
+        async with MemoryManager(settings) as memory:
+            for n in range(8):
+                await memory.create(f"zebra {n} " + "zebra " * 3000)
+            await memory.create("the zebra is striped like a very long list of other things")
+            request = {"messages": [{"role": "user", "content": "zebra"}]}
+            result = await memory.inject(request, shape="openai.chat", max_tokens=200)
+            assert len(result.hits) == 1
+            assert "striped" in result.block
 
     asyncio.run(run())

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from memspine import MemoryManager
+from memspine.contracts import Secret
 from memspine.errors import (
+    BackendUnavailable,
     CapabilityError,
     ClosedError,
     ConfigError,
@@ -286,8 +289,9 @@ def test_expired_memories_are_absent_and_swept(settings):
     """An expired memory is found by nothing, and maintenance removes it for good."""
 
     async def test(memory):
-        past = datetime.now(UTC) - timedelta(days=1)
-        id = (await memory.create("gone", expires_at=past)).memory.id
+        soon = datetime.now(UTC) + timedelta(milliseconds=30)
+        id = (await memory.create("gone", expires_at=soon)).memory.id
+        await asyncio.sleep(0.05)
         with pytest.raises(NotFoundError):
             await memory.get(id)
         assert (await memory.search("gone")).hits == ()
@@ -375,3 +379,211 @@ def test_limits_are_checked(settings, limit):
             await memory.search("x", limit=limit)
 
     with_manager(settings, test)
+
+
+def test_an_expiry_that_has_passed_is_refused(settings):
+    """Neither create nor update takes an expiry in the past: with a key it would destroy the memory that lives."""
+
+    async def test(memory):
+        past = datetime.now(UTC) - timedelta(seconds=1)
+        id = (await memory.create("lives", key="k")).memory.id
+        for call in (memory.create("new", key="k", expires_at=past), memory.update(id, expires_at=past)):
+            with pytest.raises(InvalidMemoryError, match="after now"):
+                await call
+        assert (await memory.get(id)).memory.content == "lives"
+
+    with_manager(settings, test)
+
+
+def test_restoring_leaves_a_passed_expiry_out(settings):
+    """A state whose expiry has passed comes back without it and with a note, and is there afterwards."""
+
+    async def test(memory):
+        soon = datetime.now(UTC) + timedelta(milliseconds=30)
+        id = (await memory.create("first", expires_at=soon)).memory.id
+        await memory.update(id, content="second", expires_at=None)
+        await asyncio.sleep(0.05)
+        back = await memory.restore(id, revision=1)
+        assert "expiry" in back.notes[0]
+        assert (await memory.get(id)).memory.content == "first"
+
+    with_manager(settings, test)
+
+
+def test_a_miss_during_an_outage_is_an_outage(tmp_path):
+    """With a store that cannot be opened, get and get_many raise BackendUnavailable, never "not found" or nothing."""
+    (tmp_path / "broken.db").write_bytes(b"no database at all" * 100)
+    settings = {
+        "memory": {"primary": "broken", "fallbacks": ["store"]},
+        "backends": {
+            "broken": {"plugin": "sqlite", "path": str(tmp_path / "broken.db")},
+            "store": {"plugin": "reference"},
+        },
+    }
+
+    async def test(memory):
+        with pytest.raises(BackendUnavailable, match="no SQLite database"):
+            await memory.get("missing")
+        with pytest.raises(BackendUnavailable):
+            await memory.get_many(["missing"])
+        assert "no SQLite database" in (await memory.search("x")).trace.degraded[0]
+
+    with_manager(settings, test)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"content": ""},
+        {"content": "x" * 100_001},
+        {"created_at": datetime(2026, 1, 1)},  # noqa: DTZ001 - the point of the case
+        {"revision": 0},
+        {"id": "a/b"},
+        {"metadata": {"a": float("inf")}},
+    ],
+)
+def test_whole_records_pass_the_same_door(settings, change):
+    """put refuses what create refuses, with the index of the record, and stores nothing of the call."""
+
+    async def test(memory):
+        good = (await memory.create("good")).memory
+        records = [attrs.evolve(good, id="other"), attrs.evolve(good, **{"id": "third", **change})]
+        with pytest.raises(InvalidMemoryError) as caught:
+            await memory.put(records)
+        assert caught.value.index == 1 or "created_at" in str(caught.value)
+        assert (await memory.list()).total == 1
+
+    with_manager(settings, test)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda memory: memory.purge("juno"),
+        lambda memory: memory.get_many("juno"),
+        lambda memory: memory.create_many(["juno"]),
+        lambda memory: memory.delete_many(None),
+        lambda memory: memory.count(by="colour"),
+        lambda memory: memory.list(cursor=5),
+        lambda memory: memory.delete("x", expected_revision="1"),
+        lambda memory: memory.maintain(["everything"]),
+        lambda memory: memory.list(session="a", shared=True),
+        lambda memory: memory.list(owner="a", everyone=True, management=True),
+        lambda memory: memory.create("x", metadata={"a": 10**5000}),
+        lambda memory: memory.create("x", metadata={"e\u0301": 1, "\u00e9": 2}),
+        lambda memory: memory.inject({"messages": []}, shape="openai.chat", limit=-1),
+        lambda memory: memory.inject({"messages": []}, shape="openai.chat", placement="sideways"),
+        lambda memory: memory.inject({"messages": []}, shape="openai.chat", max_tokens=-1),
+    ],
+)
+def test_mistakes_of_the_caller_are_named(settings, call):
+    """An argument of the wrong kind is InvalidMemoryError in one line, never an outage, a crash or a guess."""
+
+    async def test(memory):
+        with pytest.raises(InvalidMemoryError) as caught:
+            await call(memory)
+        assert "\n" not in str(caught.value)
+
+    with_manager(settings, test)
+
+
+def test_recalls_are_not_lost_by_leaving(tmp_path):
+    """Counts that were not written yet are written when the manager is left, background task or not."""
+    settings = {"backends": {"store": {"plugin": "sqlite", "path": str(tmp_path / "m.db")}}}
+
+    async def recall(memory):
+        id = (await memory.create("duck", key="k")).memory.id
+        await memory.search("duck")
+        return id
+
+    async def count(memory):
+        return (await memory.list()).memories[0].access_count
+
+    with_manager(settings, recall)
+    with_manager(settings, recall, background=False)
+    assert with_manager(settings, count) == 2
+
+
+def test_counts_survive_a_failed_write(settings):
+    """Counts whose writing failed are kept, health tells of the trouble, and it is over once they are written."""
+
+    async def test(memory):
+        id = (await memory.create("duck")).memory.id
+        backend = await memory._open.chain.primary.backend()  # noqa: SLF001 - no public way to break a store
+        real = backend.record_access
+
+        async def fails(counts, *, scope, now):
+            raise BackendUnavailable("store", "disk error")
+
+        await memory.search("duck")
+        backend.record_access = fails
+        with pytest.raises(BackendUnavailable):
+            await memory.flush()
+        backend.record_access = real
+        await memory.flush()
+        assert (await memory.get(id)).memory.access_count == 1
+
+    with_manager(settings, test, background=False)
+
+
+def test_a_store_that_is_still_opening_does_not_hold_up_the_fallback(tmp_path):
+    """While the primary waits for another process at its opening, a fallback of the same plugin answers in time."""
+    import apsw
+
+    locked = tmp_path / "locked.db"
+    for path in (locked, tmp_path / "free.db"):
+        with_manager({"backends": {"s": {"plugin": "sqlite", "path": str(path)}}}, lambda memory: memory.create("duck"))
+    holder = apsw.Connection(str(locked))
+    holder.execute("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; CREATE TABLE held (x)").fetchall()
+    settings = {
+        "memory": {"primary": "locked", "fallbacks": ["free"], "deadline_seconds": 0.5},
+        "backends": {
+            "locked": {"plugin": "sqlite", "path": str(locked), "busy_timeout_seconds": 2.0},
+            "free": {"plugin": "sqlite", "path": str(tmp_path / "free.db")},
+        },
+    }
+
+    async def test(memory):
+        result = await memory.search("duck")
+        assert (result.trace.backend, len(result.hits)) == ("free", 1)
+
+    try:
+        with_manager(settings, test, background=False)
+    finally:
+        holder.close()
+
+
+def test_credentials_in_foreign_errors_are_masked(settings, monkeypatch):
+    """When a plugin's error quotes the credential that its options refer to, our error does not."""
+    import sys
+    import types
+    from contextlib import asynccontextmanager
+
+    from memspine.contracts import Provider
+    from memspine.hookspecs import hookimpl
+    from memspine.plugins import PluginEntry, Plugins
+
+    @attrs.frozen
+    class Config:
+        key: Secret
+
+    @asynccontextmanager
+    async def open_leaky(config, context):
+        raise ValueError(f"401 for Bearer {config.key.reveal()}")
+        yield
+
+    module = types.ModuleType("leaky_plugin")
+    module.memspine_memory_backends = hookimpl(
+        lambda: [Provider(name="leaky", config_type=Config, open=open_leaky)], specname="memspine_memory_backends"
+    )
+    monkeypatch.setitem(sys.modules, "leaky_plugin", module)
+    monkeypatch.setenv("LEAKY_KEY", "sesame-open")
+    plugins = Plugins(find=lambda: [PluginEntry(name="leaky", module="leaky_plugin")])
+
+    async def test(memory):
+        with pytest.raises(BackendUnavailable) as caught:
+            await memory.list()
+        assert "401" in str(caught.value)
+        assert "sesame" not in str(caught.value)
+
+    with_manager({"backends": {"x": {"plugin": "leaky", "key": {"env": "LEAKY_KEY"}}}}, test, plugins=plugins)

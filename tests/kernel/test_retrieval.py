@@ -153,7 +153,7 @@ def test_the_budget_is_never_exceeded_and_smaller_ones_are_tried(lengths, budget
         )
         for n, length in enumerate(lengths)
     )
-    found = Found(candidates=candidates, matched=len(candidates), leg="keyword")
+    found = Found(candidates=candidates, matched=len(candidates), more=False, leg="keyword")
     request = RecallRequest(text="x", scope=ME, now=NOW, limit=100, max_tokens=budget)
     picked = _pick(found, request, count_tokens=estimate_tokens)
     spent = sum(hit.tokens for hit in picked.hits)
@@ -190,5 +190,44 @@ def test_the_answer_of_a_fallback_is_degraded(stores):
         assert result.trace.backend == "second"
         assert "connection refused" in result.trace.degraded[0]
         assert contents(result) == ["dog"]
+
+    asyncio.run(run())
+
+
+def test_exact_stays_newest_first_beyond_what_is_ranked_at_once(stores, monkeypatch):
+    """When more memories match than can be put in order at once, the answer is degraded and says so."""
+    monkeypatch.setattr("memspine.retrieval.LIMIT_MAX", 5)
+
+    async def run():
+        chain = await filled(stores, ["dog"] * 8)
+        result = await recall(chain, "dog", strategy="exact", limit=2)
+        assert "5 of 8" in result.trace.degraded[0]
+        assert result.trace.legs[0].matched == 8
+
+    asyncio.run(run())
+
+
+def test_what_does_not_fit_takes_no_place(stores):
+    """With limit 1 and a best match too large for the budget, the next one that fits is the answer."""
+
+    async def run():
+        chain = await filled(stores, ["dog " * 500, "a dog"])
+        result = await recall(chain, "dog", limit=1, max_tokens=20)
+        assert contents(result) == ["a dog"]
+        assert result.trace.cut_counts == {"budget": 1}
+
+    asyncio.run(run())
+
+
+def test_two_owners_may_share_an_id(stores):
+    """In a shared scope a match of `global` is found though the caller has another memory with the same id."""
+
+    async def run():
+        chain = stores("store")
+        for owner, text in (("me", "a cat"), ("global", "a dog")):
+            await chain["store"].create(NewMemory(content=text), scope=Scope.of_owner(owner), id="same", now=NOW)
+        request = RecallRequest(text="dog", scope=Scope.shared("me"), now=NOW)
+        result = await Retrieval(chain.chain, count_tokens=estimate_tokens).recall(request)
+        assert contents(result) == ["a dog"]
 
     asyncio.run(run())

@@ -235,7 +235,9 @@ async def act(manager, action):
     elif name == "delete":
         await manager.delete(id, owner=owner)
     elif name == "expire":
-        await manager.update(id, expires_at=NOON, owner=owner)
+        # As a record, because no caller may give a memory an expiry that has passed.
+        past = attrs.evolve(there.memory, revision=there.memory.revision + 1, expires_at=NOON)
+        await manager.put([past], owner=owner)
     else:
         memory = there.memory
         used = attrs.evolve(

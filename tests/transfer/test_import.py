@@ -373,10 +373,10 @@ def test_what_only_a_fallback_has_is_stored(managed, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "bad"), [("conversations-short.json", 0), ("conversations-long.json", 1)])
-def test_real_conversations_go_in(managed, take, name, bad):
+def test_real_conversations_go_in(managed, take, without_shared, name, bad):
     """The conversations of the evaluation go in, but for a message that is longer than a memory may be."""
     if not (DATA / name).is_file():
-        pytest.skip("needs ../shared/data")
+        without_shared(f"{name} is not in ../shared/data")
     raw = (DATA / name).read_bytes()
     count = sum(len(conversation["memories"]) for conversation in json.loads(raw)["conversations"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Sequence
@@ -93,7 +94,9 @@ def _command(name: str, arguments: list[str], out: Output) -> int:
     add_global_options(parser)  # last, and so last in help
     options = parse(parser, arguments, intermixed=not getattr(module, "HAS_ACTIONS", False))
     out.json, out.quiet = options.json, options.quiet
-    return module.run(options, out)
+    # `out` has the stream already: what a plugin prints, at import or later, is not part of the answer.
+    with contextlib.redirect_stdout(sys.stderr):
+        return module.run(options, out)
 
 
 def _extension(name: str) -> Extension:

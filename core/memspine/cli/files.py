@@ -9,6 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+from memspine.cli.codes import InputError
+
+
+def named_path(name: str) -> Path:
+    """The path that an argument names, `~` and `~user` resolved. Raises InputError."""
+    from memspine.config.load import expanded
+    from memspine.errors import ConfigError
+
+    try:
+        return expanded(name)
+    except ConfigError as error:
+        raise InputError(str(error)) from None
+
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[TextIO]:

@@ -15,7 +15,7 @@ _OPTIONS = """\
 Options of every command, before or after its name:
   --config FILE      the configuration file (else $MEMSPINE_CONFIG, ./memspine.toml, the user's)
   --json             answers in JSON on standard output, errors in JSON on standard error
-  --no-maintenance   no background work after the answer
+  --no-maintenance   no maintenance after the answer; recalls are still counted
   --quiet, -q        only the answer and errors
 
   --version          the version; --help, or help COMMAND, explains a command"""

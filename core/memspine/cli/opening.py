@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from memspine.cli.output import Output
 
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from memspine.config import Config
     from memspine.manager import MemoryManager
     from memspine.plugins import Plugins
-
-MAINTENANCE_MS_MAX: Final = 50
 
 
 def with_memory(
@@ -62,10 +60,9 @@ async def _maintain(memory: MemoryManager) -> None:
     from memspine.errors import MemspineError
 
     settings = memory.config.maintenance
-    budget = min(settings.budget_ms, MAINTENANCE_MS_MAX)
-    if settings.enabled and budget:
+    if settings.enabled and settings.budget_ms:
         try:
-            await memory.maintain(budget_seconds=budget / 1000)
+            await memory.maintain(budget_seconds=settings.budget_ms / 1000)
         except MemspineError:
             # The command has succeeded, and `memspine doctor` and `memspine maintain` tell about this.
             return

@@ -23,6 +23,8 @@ class Output:
     def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
         self.json = json
         self.quiet = quiet
+        # Kept, because `sys.stdout` is another stream while a command runs: see `app`.
+        self._stdout: TextIO | None = sys.stdout
         self.extension: Extension | None = None
         """The command of another distribution that runs."""
         self.is_loading = False
@@ -31,7 +33,7 @@ class Output:
     @property
     def is_terminal(self) -> bool:
         """Whether a person reads the answer as it is written."""
-        return sys.stdout is not None and sys.stdout.isatty()
+        return self._stdout is not None and self._stdout.isatty()
 
     @property
     def shows_progress(self) -> bool:
@@ -40,19 +42,20 @@ class Output:
 
     def line(self, text: str = "") -> None:
         """One line of an answer."""
-        _write(sys.stdout, f"{one_line(text)}\n")
+        self._answer(f"{one_line(text)}\n")
 
     def cells(self, *cells: str) -> None:
         """One line of an answer, its parts between tabs."""
-        _write(sys.stdout, "\t".join(map(one_line, cells)) + "\n")
+        self._answer("\t".join(map(one_line, cells)) + "\n")
 
     def block(self, text: str) -> None:
         """Lines of an answer, as they are broken."""
-        _write(sys.stdout, f"{block(text)}\n")
+        self._answer(f"{block(text)}\n")
 
     def raw(self, line: str) -> None:
         """One line of JSON that is there already."""
-        _write_json(sys.stdout, line)
+        with _answering():
+            _write_json(self._stdout, line)
 
     def data(self, value: object) -> None:
         """An answer as JSON: one line, or readable on a terminal."""
@@ -110,15 +113,19 @@ class Output:
 
     def flush(self) -> None:
         """Hand over what was written. Raises BrokenPipeError when nobody reads, AnswerError when it cannot be."""
-        if sys.stdout is not None:
-            with _answering(sys.stdout):
-                sys.stdout.flush()
+        if self._stdout is not None:
+            with _answering():
+                self._stdout.flush()
 
-    @staticmethod
-    def give_up() -> None:
+    def give_up(self) -> None:
         """Let what is still buffered go nowhere, so that Python does not complain about it when it ends."""
-        with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        if self._stdout is not None:
+            with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123
+                os.dup2(nowhere.fileno(), self._stdout.fileno())
+
+    def _answer(self, text: str) -> None:
+        with _answering():
+            _write(self._stdout, text)
 
     def _console(self) -> Console | None:
         """Rich, where a person looks and it is installed (the extra `cli`)."""
@@ -129,7 +136,7 @@ class Output:
         except ImportError:
             return None
         plain: dict[str, Any] = {"color_system": None} if os.environ.get("NO_COLOR") else {}
-        return Console(file=sys.stdout, highlight=False, markup=False, emoji=False, **plain)
+        return Console(file=self._stdout, highlight=False, markup=False, emoji=False, **plain)
 
 
 def to_json(value: object, *, indent: int | None = None) -> str:
@@ -149,8 +156,7 @@ def _write(stream: TextIO | None, text: str) -> None:
     if stream is None:  # closed before we started
         return
     encoding = _encoding(stream)
-    with _answering(stream):
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _write_json(stream: TextIO | None, text: str) -> None:
@@ -169,12 +175,11 @@ def _encoding(stream: TextIO) -> str:
 
 
 @contextlib.contextmanager
-def _answering(stream: TextIO) -> Iterator[None]:
+def _answering() -> Iterator[None]:
+    """Raises AnswerError for what standard output refuses, but for a reader that went away."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        if stream is not sys.stdout:
-            raise
         raise AnswerError(f"the answer cannot be written: {error.strerror or error}") from error

@@ -38,7 +38,11 @@ def add_global_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--config", metavar="FILE", default=missing, help="the configuration file")
     group.add_argument("--json", action="store_true", default=missing, help="answer in JSON, errors too")
     group.add_argument(
-        "--no-maintenance", dest="maintenance", action="store_false", default=missing, help="no work after the answer"
+        "--no-maintenance",
+        dest="maintenance",
+        action="store_false",
+        default=missing,
+        help="no maintenance after the answer; recalls are still counted",
     )
     group.add_argument("--quiet", "-q", action="store_true", default=missing, help="only the answer and errors")
 

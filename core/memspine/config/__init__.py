@@ -21,7 +21,7 @@ from memspine.config.schema import (
     MemorySettings,
     RetrievalSettings,
 )
-from memspine.config.secrets import SecretRef
+from memspine.config.secrets import SecretRef, redacted
 from memspine.config.show import Setting, effective_settings
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "find_config",
     "find_data_folder",
     "load_config",
+    "redacted",
     "set_value",
     "unset_value",
     "user_config_file",

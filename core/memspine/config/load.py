@@ -82,9 +82,9 @@ def find_config(
     environ = os.environ if environ is None else environ
     folder = Path.cwd() if working_folder is None else working_folder
     if path is not None:
-        return read_source(folder / Path(path).expanduser(), origin="option", name=str(path))
+        return read_source(folder / expanded(path), origin="option", name=str(path))
     if named := environ.get("MEMSPINE_CONFIG"):
-        return read_source(folder / Path(named).expanduser(), origin="environment", name=named)
+        return read_source(folder / expanded(named, source="$MEMSPINE_CONFIG"), origin="environment", name=named)
     notes: tuple[str, ...] = ()
     local = folder / FILE_NAME
     if os.path.lexists(local):
@@ -110,8 +110,20 @@ def find_data_folder(*, environ: Mapping[str, str] | None = None, working_folder
     from platformdirs import user_data_path
 
     if named := (os.environ if environ is None else environ).get("MEMSPINE_DATA"):
-        return (Path.cwd() if working_folder is None else working_folder) / Path(named).expanduser()
+        return (Path.cwd() if working_folder is None else working_folder) / expanded(named, source="$MEMSPINE_DATA")
     return user_data_path("memspine")
+
+
+def expanded(path: str | os.PathLike[str], *, source: str | None = None) -> Path:
+    """The path with the home folder that `~` or `~user` stands for. Raises ConfigError where there is none.
+
+    `source` is how the problem calls what named the path (default: the path itself).
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        text = f"{Path(path).parts[0]!r} is nobody's home folder; name the folder in full"
+        raise _failed(source or str(path), text) from None
 
 
 def check_source(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -94,3 +95,19 @@ def reference_problem(value: object) -> str:
 
 def _reason(error: Exception) -> str:
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
+
+
+def redacted(text: str, options: object) -> str:
+    """The text without the credentials that these options (an attrs instance) refer to, should any stand in it.
+
+    For text that a plugin wrote, which may quote a header or a URL.
+    """
+    kind = type(options)
+    for field in attrs.fields(kind) if attrs.has(kind) else ():
+        value = getattr(options, field.name)
+        if isinstance(value, SecretRef):
+            with contextlib.suppress(ConfigError):
+                text = text.replace(value.reveal(), "***")
+        elif attrs.has(type(value)):
+            text = redacted(text, value)
+    return text

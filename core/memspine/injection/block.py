@@ -58,15 +58,18 @@ class Block:
 
 
 def render_block(
-    hits: Sequence[Hit], *, fence: Fence, heading: str, max_tokens: int, count_tokens: TokenCounter
+    hits: Sequence[Hit], *, fence: Fence, heading: str, limit: int, max_tokens: int, count_tokens: TokenCounter
 ) -> Block:
-    """The best of the hits that fit, in their order, a line each. The whole text never exceeds `max_tokens`.
+    """The best of the hits that fit, at most `limit`, in their order, a line each. The whole text never exceeds
+    `max_tokens`.
 
     A hit that does not fit is passed over and smaller ones are tried.
     """
     lines: list[str] = []
     kept: list[Hit] = []
     for hit in hits:
+        if len(kept) >= limit:
+            break
         text = _assemble([*lines, render_line(hit.memory)], fence=fence, heading=heading)
         if count_tokens(text) <= max_tokens:
             lines.append(render_line(hit.memory))

@@ -11,6 +11,8 @@ import attrs
 from memspine.contracts import Context
 
 _SYSTEM_ROLES = ("system", "developer")
+# Between a block and the text beside it: also beside empty text, so that taking the block out tells the two apart.
+_GAP = "\n\n"
 _TEXT_PARTS = ("text", "input_text", "output_text")
 
 
@@ -46,13 +48,13 @@ class OpenAIChatInjector:
         if not messages:
             return dict(request)
         if options.get("placement") == "user":
-            place = _last(messages, ("user",))
+            place = next((n for n in reversed(range(len(messages))) if _takes_text(messages[n], ("user",))), None)
             if place is None:
                 messages.append({"role": "user", "content": block})
             else:
                 messages[place] = _with_text(messages[place], block, before=True)
         else:
-            place = next((n for n, m in enumerate(messages) if m.get("role") in _SYSTEM_ROLES), None)
+            place = next((n for n, m in enumerate(messages) if _takes_text(m, _SYSTEM_ROLES)), None)
             if place is None:
                 messages.insert(0, {"role": "system", "content": block})
             else:
@@ -95,43 +97,34 @@ def _is_text_part(part: object) -> bool:
     return isinstance(part, Mapping) and part.get("type") in _TEXT_PARTS and isinstance(part.get("text"), str)
 
 
-def _last(messages: Sequence[Mapping[str, Any]], roles: Sequence[str]) -> int | None:
-    return next((n for n in reversed(range(len(messages))) if messages[n].get("role") in roles), None)
+def _takes_text(message: Mapping[str, Any], roles: Sequence[str]) -> bool:
+    return message.get("role") in roles and isinstance(message.get("content"), str | list | tuple)
 
 
 def _with_text(message: Mapping[str, Any], block: str, *, before: bool) -> dict[str, Any]:
-    content = message.get("content")
-    if isinstance(content, list | tuple):
-        part = {"type": "text", "text": block}
-        return {**message, "content": [part, *content] if before else [*content, part]}
-    if not content:
-        return {**message, "content": block}
-    return {**message, "content": f"{block}\n\n{content}" if before else f"{content}\n\n{block}"}
+    content = message["content"]
+    if isinstance(content, str):
+        return {**message, "content": f"{block}{_GAP}{content}" if before else f"{content}{_GAP}{block}"}
+    part = {"type": "text", "text": block}
+    return {**message, "content": [part, *content] if before else [*content, part]}
 
 
 def _without_text(message: Mapping[str, Any], block: str) -> dict[str, Any] | None:
+    """The message without the block; None for a message that was made for it and holds nothing else."""
     content = message.get("content")
-    if isinstance(content, str) and block in content:
-        left = _removed(content, block)
-        return {**message, "content": left} if left else None
+    if isinstance(content, str):
+        return None if content == block else {**message, "content": _removed(content, block)}
     if isinstance(content, list | tuple):
-        return _without_part(message, content, block)
+        kept = [_without_block(part, block) for part in content if not (_is_text_part(part) and part["text"] == block)]
+        return {**message, "content": kept}
     return dict(message)
 
 
-def _without_part(message: Mapping[str, Any], parts: Sequence[Any], block: str) -> dict[str, Any] | None:
-    kept = []
-    for part in parts:
-        if _is_text_part(part) and block in part["text"]:
-            left = _removed(part["text"], block)
-            if left:
-                kept.append({**part, "text": left})
-        else:
-            kept.append(part)
-    return {**message, "content": kept} if kept else None
+def _without_block(part: Any, block: str) -> Any:
+    return {**part, "text": _removed(part["text"], block)} if _is_text_part(part) and block in part["text"] else part
 
 
 def _removed(text: str, block: str) -> str:
-    for spaced in (f"{block}\n\n", f"\n\n{block}", block):
+    for spaced in (f"{block}{_GAP}", f"{_GAP}{block}", block):
         text = text.replace(spaced, "")
     return text

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from memspine import times
 from memspine.errors import InvalidMemoryError
 from memspine.ids import keyed_id
 from memspine.intake import Intake
@@ -65,7 +66,7 @@ def checked_memory(line: int, memory: NewMemory, *, id: str | None = None, where
     """
     intake = Intake()
     try:
-        good = intake.memory(memory)
+        good = intake.memory(memory, now=times.now())
         known = None if id is None else intake.id(id)
     except InvalidMemoryError as error:
         yield BadLine(line, f"{where}{error}")

@@ -189,8 +189,9 @@ class _Markdown:
     def _close(self) -> Iterator[Item]:
         block, self._block = self._block, None
         if block is not None:
-            self._bare = False
-            yield from block.items("markdown", title=self._title, heading=self._path(self._headings))
+            for item in block.items("markdown", title=self._title, heading=self._path(self._headings)):
+                self._bare = False
+                yield item
 
     def _path(self, headings: list[tuple[int, str]]) -> str:
         return " / ".join(text for _, text in headings if text)

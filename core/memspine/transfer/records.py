@@ -11,7 +11,7 @@ import attrs
 from memspine import times
 from memspine.errors import InvalidMemoryError
 from memspine.intake import Intake
-from memspine.model import Memory, NewMemory, Tombstone
+from memspine.model import Memory, Tombstone
 from memspine.transfer.items import ImportedRecord, Item, Note
 from memspine.wire import memory_from_wire
 
@@ -88,31 +88,12 @@ def _state(data: object, intake: Intake) -> Memory:
     given = {name: value for name, value in fields.items() if value is not None}
     stated = given.pop("contentHash", None)
     memory = memory_from_wire(given)
-    new = intake.memory(
-        NewMemory(
-            content=memory.content,
-            type=memory.type,
-            session=memory.session,
-            key=memory.key,
-            metadata=memory.metadata,
-            expires_at=memory.expires_at,
-            created_at=memory.created_at,
-        )
-    )
     for name, count in (("revision", memory.revision), ("accessCount", memory.access_count)):
         if count > _COUNT_MAX:
             raise InvalidMemoryError(name, count, f"at most {_COUNT_MAX}")
     if stated is not None and not _fits(memory, stated):
         raise InvalidMemoryError("contentHash", stated, "the hash of what the line holds: it was changed or damaged")
-    return attrs.evolve(
-        memory,
-        id=intake.id(memory.id),
-        owner=intake.owner(memory.owner),
-        content=new.content,
-        session=new.session,
-        key=new.key,
-        metadata=new.metadata,
-    )
+    return intake.state(memory)
 
 
 def _fits(memory: Memory, content_hash: object) -> bool:

@@ -94,13 +94,8 @@ class Storing:
 
     async def _standing(self, ids: Sequence[str], *, owner: str) -> dict[str, Memory]:
         """Those of the memories that the primary itself holds; what only a fallback has is still to be stored."""
-        primary = self._manager.config.primary.name
-        found = await self._manager.get_many(ids, owner=owner)
-        if any(result.backend != primary for result in found.values()):
-            # The answer names one store for all of them, which is exact only when one is asked for.
-            for id in tuple(found):
-                found |= await self._manager.get_many([id], owner=owner)
-        return {id: result.memory for id, result in found.items() if result.backend == primary}
+        found = await self._manager.get_many(ids, owner=owner, primary_only=True)
+        return {id: result.memory for id, result in found.items()}
 
     def _placed_in_time(self, wanted: list[tuple[ImportedMemory, bool]]) -> list[tuple[ImportedMemory, bool]]:
         """Those without a time get one each, never in the future, so that lists keep the order of the file."""

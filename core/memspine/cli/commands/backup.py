@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memspine.cli.codes import InputError
+from memspine.cli.files import named_path
 from memspine.cli.opening import with_memory
 
 if TYPE_CHECKING:
@@ -21,9 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, out: Output) -> int:
     """Copy it."""
-    from pathlib import Path
-
-    target = Path(options.file).expanduser().absolute()
+    target = named_path(options.file).absolute()
     if target.exists():
         raise InputError(f"{options.file}: is there already; name a new file")
     if not target.parent.is_dir():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from memspine.cli.codes import Exit
+from memspine.cli.codes import Exit, InputError
 
 if TYPE_CHECKING:
     import argparse
@@ -88,6 +88,8 @@ def _unset(options: argparse.Namespace, out: Output) -> int:
 
     source, path = _target(options, out)
     change = unset_value(path, options.key, plugins=Plugins(), origin=source.origin)
+    if change.old is None:
+        raise InputError(f"{change.path}: there is no key {change.key}; `memspine config show` says what is set")
     return _tell_change(change, out)
 
 
@@ -108,12 +110,10 @@ def _path(options: argparse.Namespace, out: Output) -> int:
 
 def _target(options: argparse.Namespace, out: Output) -> tuple[ConfigSource, Path]:
     """The file in use, or the one that would be made; `--config` may name one that is not there yet."""
-    from pathlib import Path
-
     from memspine.config import ConfigSource, find_config, user_config_file
+    from memspine.config.load import expanded
 
-    if options.config is not None and not Path(options.config).expanduser().exists():
-        path = Path(options.config).expanduser()
+    if options.config is not None and not (path := expanded(options.config)).exists():
         return ConfigSource(path=None, origin="option", folder=path.absolute().parent, name=str(path), text=""), path
     source = find_config(options.config)
     for note in source.notes:

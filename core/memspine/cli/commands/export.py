@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from memspine.cli import options as shared
 from memspine.cli.codes import InputError
+from memspine.cli.files import named_path, whole_file
 from memspine.cli.opening import with_memory
 
 if TYPE_CHECKING:
@@ -29,10 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, out: Output) -> int:
     """Write them."""
-    from pathlib import Path
-
     shared.check_everyone(options)
-    target = None if options.file == "-" else Path(options.file).expanduser()
+    target = None if options.file == "-" else named_path(options.file)
     if target is not None and not target.absolute().parent.is_dir():
         raise InputError(f"{options.file}: the folder {target.absolute().parent} does not exist; make it first")
 
@@ -55,8 +54,6 @@ def run(options: argparse.Namespace, out: Output) -> int:
 async def _write(lines: AsyncIterator[str], target: Path, out: Output) -> int:
     """How many memories were written: the last line says it."""
     import json
-
-    from memspine.cli.files import whole_file
 
     last = "{}"
     try:

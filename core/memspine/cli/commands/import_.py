@@ -71,14 +71,13 @@ async def _import(
 
 
 def _opened(name: str, stack: ExitStack) -> BinaryIO:
-    from pathlib import Path
-
+    from memspine.cli.files import named_path
     from memspine.cli.values import stdin
 
     if name == "-":
         return stdin()
     try:
-        return stack.enter_context(Path(name).expanduser().open("rb"))
+        return stack.enter_context(named_path(name).open("rb"))
     except (OSError, ValueError) as error:
         raise InputError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 

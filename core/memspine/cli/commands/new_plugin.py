@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memspine.cli.codes import InputError
+from memspine.cli.files import named_path
 
 if TYPE_CHECKING:
     import argparse
+    from pathlib import Path
 
     from memspine.cli.output import Output
 
@@ -23,7 +24,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     """Write it."""
     from memspine.scaffold import ScaffoldError, write_plugin
 
-    parent = Path(options.folder or ".").expanduser()
+    parent = named_path(options.folder or ".")
     try:
         files = write_plugin(options.name, parent)
     except ScaffoldError as error:

@@ -29,11 +29,13 @@ def run(options: argparse.Namespace, out: Output) -> int:
     import contextlib
     import tempfile
 
+    from memspine.cli.files import named_path
+
     with contextlib.ExitStack() as stack:
         if options.folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="memspine-quickstart-")))
         else:
-            folder = Path(options.folder).expanduser()
+            folder = named_path(options.folder)
         _play(folder, options, out)
     return 0
 

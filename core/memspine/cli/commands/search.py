@@ -9,10 +9,11 @@ from memspine.cli.opening import with_memory
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from memspine.cli.output import Output
     from memspine.manager import MemoryManager
-    from memspine.model import SearchResult
+    from memspine.model import SearchResult, Trace
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -65,4 +66,11 @@ def _answer(result: SearchResult, out: Output, *, explains: bool) -> None:
         for line in explain.trace_lines(result.trace):
             out.line(line)
     else:
-        tell_degraded(result.trace.degraded, out)
+        tell_degraded(_worth_telling(result.trace), out)
+
+
+def _worth_telling(trace: Trace) -> Sequence[str]:
+    """What was degraded. That there are no vectors is so every time, and missed only by a search by meaning alone."""
+    from memspine.retrieval import NO_VECTORS
+
+    return [reason for reason in trace.degraded if reason != NO_VECTORS or trace.strategy == "semantic"]

@@ -177,12 +177,13 @@ class SQLiteBackend(MemoryBackendDefaults):
         """Add to access counts."""
         self._check_owner(scope, "record_access")
         if counts:
-            await self._write(partial(writing.record_access, counts=counts, scope=scope, now=now))
+            operation = partial(writing.record_access, counts=counts, scope=scope, now=now)
+            await self._write(operation, is_background=True)
 
     async def expire(self, *, scope: Scope, now: datetime, limit: int) -> int:
         """Remove expired memories."""
         self._check_owner_or_everyone(scope, "expire")
-        return await self._write(partial(writing.expire, scope=scope, now=now, limit=limit))
+        return await self._write(partial(writing.expire, scope=scope, now=now, limit=limit), is_background=True)
 
     async def health(self, *, deep: bool = False) -> Health:
         """Whether the store works."""
@@ -214,7 +215,8 @@ class SQLiteBackend(MemoryBackendDefaults):
     async def trim_changes(self, *, scope: Scope, before: datetime, limit: int) -> int:
         """Drop old rows of the feed."""
         self._check_owner_or_everyone(scope, "trim_changes")
-        return await self._write(partial(feed.trim_changes, scope=scope, before=before, limit=limit))
+        operation = partial(feed.trim_changes, scope=scope, before=before, limit=limit)
+        return await self._write(operation, is_background=True)
 
     # ── lexical, history, purge, backup ──
 
@@ -235,11 +237,10 @@ class SQLiteBackend(MemoryBackendDefaults):
     async def trim_history(self, *, scope: Scope, before: datetime, tombstones_before: datetime, limit: int) -> int:
         """Drop old states and tombstones."""
         self._check_owner_or_everyone(scope, "trim_history")
-        return await self._write(
-            partial(
-                histories.trim_history, scope=scope, before=before, tombstones_before=tombstones_before, limit=limit
-            )
+        operation = partial(
+            histories.trim_history, scope=scope, before=before, tombstones_before=tombstones_before, limit=limit
         )
+        return await self._write(operation, is_background=True)
 
     async def purge(self, ids: Sequence[str] | None, *, scope: Scope, now: datetime) -> PurgeReceipt:
         """Erase memories from every place."""
@@ -255,8 +256,8 @@ class SQLiteBackend(MemoryBackendDefaults):
 
     # ── how calls run ──
 
-    async def _write(self, operation: Operation[T]) -> T:
-        return await self._database.write(operation, backend=self.name)
+    async def _write(self, operation: Operation[T], *, is_background: bool = False) -> T:
+        return await self._database.write(operation, backend=self.name, is_background=is_background)
 
     async def _read(self, operation: Operation[T]) -> T:
         return await self._database.read(operation, backend=self.name)

@@ -22,9 +22,9 @@ class SQLiteConfig:
         metadata={"help": "The file; `~` is the home folder, a relative path starts at the configuration's folder."},
     )
     busy_timeout_seconds: float = attrs.field(
-        default=10.0,
+        default=5.0,
         validator=attrs.validators.ge(0),
-        metadata={"help": "How long a call waits while another process writes."},
+        metadata={"help": "How long a call waits while another process writes; below `[memory] deadline_seconds`."},
     )
     readers: int = attrs.field(
         default=2,

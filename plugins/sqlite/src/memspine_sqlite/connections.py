@@ -26,7 +26,7 @@ _PAUSE_SECONDS = (0.001, 0.02)
 class Settings:
     """How connections are opened. Beyond the public options, what tests of durability and migration exchange."""
 
-    busy_timeout_seconds: float = 10.0
+    busy_timeout_seconds: float = 5.0
     readers: int = 2
     cache_mb: int = 16
     synchronous: Literal["FULL", "NORMAL", "OFF"] = "FULL"

@@ -39,6 +39,10 @@ from memspine_sqlite.migrations import Format, Migration, check_format, check_he
 from memspine_sqlite.transactions import Transaction
 
 T = TypeVar("T")
+
+# A command may spend 50 ms on such work after its answer.
+_BACKGROUND_WAIT_SECONDS = 0.05
+
 Operation = Callable[[Transaction], T]
 
 
@@ -99,12 +103,16 @@ class Database:
 
     # ── from an event loop ──
 
-    async def write(self, operation: Operation[T], *, backend: str, ids: Sequence[str] = ()) -> T:
+    async def write(
+        self, operation: Operation[T], *, backend: str, ids: Sequence[str] = (), is_background: bool = False
+    ) -> T:
         """The result of an operation in a write transaction: all of it is stored when this returns.
 
-        `ids` are what an error names when nobody can know whether they were stored.
+        `ids` are what an error names when nobody can know whether they were stored. Work in the background gives way
+        to other processes: nobody waits for it, and it is done another time.
         """
-        work = partial(self._write, self.store(backend), operation, backend=backend, ids=ids)
+        seconds = _BACKGROUND_WAIT_SECONDS if is_background else self.settings.busy_timeout_seconds
+        work = partial(self._write, self.store(backend), operation, backend=backend, ids=ids, seconds=seconds)
         return await asyncio.get_running_loop().run_in_executor(self._writing, work)
 
     async def read(self, operation: Operation[T], *, backend: str) -> T:
@@ -121,7 +129,8 @@ class Database:
 
     def write_and_wait(self, operation: Operation[T], *, backend: str) -> T:
         """What `write` does, for a thread without an event loop."""
-        return self._writing.submit(self._write, self.store(backend), operation, backend=backend, ids=()).result()
+        work = partial(self._write, self.store(backend), operation, backend=backend, ids=())
+        return self._writing.submit(work, seconds=self.settings.busy_timeout_seconds).result()
 
     # ── in the threads ──
 
@@ -171,10 +180,11 @@ class Database:
                 self._idle.get_nowait().close()
             store.writer.close()
 
-    def _write(self, store: Store, operation: Operation[T], *, backend: str, ids: Sequence[str]) -> T:
+    def _write(self, store: Store, operation: Operation[T], *, backend: str, ids: Sequence[str], seconds: float) -> T:
         connection = store.writer
         with translated(backend, self.path):
-            begin(connection, seconds=self.settings.busy_timeout_seconds)
+            connection.set_busy_timeout(int(seconds * 1000))
+            begin(connection, seconds=seconds)
             try:
                 result = operation(self._transaction(store, connection, backend))
                 self._commit(connection, backend=backend, ids=ids)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import apsw
 
-from memspine.errors import BackendError, BackendUnavailable
+from memspine.errors import BackendUnavailable
 
 _CAUSES: tuple[tuple[type[apsw.Error], str, str], ...] = (
     (
@@ -51,14 +51,15 @@ def translated(backend: str, path: Path) -> Iterator[None]:
         raise file_failure(error, backend=backend, path=path) from error
 
 
-def failure(error: apsw.Error, *, backend: str, path: Path) -> BackendError:
+def failure(error: apsw.Error, *, backend: str, path: Path) -> BackendUnavailable:
     """What an error of SQLite means: cause and advice where the user can do something about it."""
     for kind, cause, advice in _CAUSES:
         if isinstance(error, kind):
             return BackendUnavailable(backend, f"{path}: {cause} (SQLite: {error})", advice=advice)
     if isinstance(error, apsw.IOError):
         return BackendUnavailable(backend, _io_reason(error, path), advice=_IO_ADVICE)
-    return BackendError(backend, f"{path}: SQLite refused a statement ({type(error).__name__}: {error})")
+    reason = f"{path}: SQLite refused a statement ({type(error).__name__}: {error})"
+    return BackendUnavailable(backend, reason, advice="run `memspine doctor`: the file may be damaged")
 
 
 def commit_failure(error: apsw.IOError, *, backend: str, path: Path, ids: Sequence[str]) -> BackendUnavailable:

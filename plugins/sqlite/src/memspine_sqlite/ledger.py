@@ -135,9 +135,9 @@ class Ledger:
             self._next_row = sql.value(self._connection, "SELECT coalesce(max(row), 0) + 1 FROM memories")
         self._new.append(_New(self._next_row, owner, state, entry, at))
         self._next_row += 1
-        names = {(owner, "id", state.id), (owner, "key", state.key)}
-        self._names |= names
-        self._absent -= names
+        self._name(owner, "id", state.id)
+        if state.key:
+            self._name(owner, "key", state.key)
         self._count(owner, documents=1, length=entry.terms)
         if len(self._new) >= _HELD_BACK_MAX:
             self._write_new()
@@ -187,6 +187,11 @@ class Ledger:
         self._connection.execute("DELETE FROM history WHERE owner = ? AND id = ?", (owner, id))
 
     # ── parts ──
+
+    def _name(self, owner: int, column: str, name: str) -> None:
+        taken = (owner, column, name)
+        self._names.add(taken)
+        self._absent.discard(taken)
 
     def _found(self, column: str, owner: int, name: str, statement: str) -> Stored | None:
         if (owner, column, name) in self._absent:
