@@ -88,13 +88,14 @@ class MemoryManager:
     def shutdown(self) -> None:
         """Write what is still in memory, close every store, end the thread; a second call changes nothing. Calls of
         other threads that are still under way end with ClosedError."""
+        if self._loop is not None and os.getpid() != self._process:
+            # The parent's, all of it, the lock as well: forget it, touch nothing.
+            self._loop = self._thread = None
+            self._lock = threading.Lock()
+            self._manager = self._make()
+            return
         with self._lock:
             if self._loop is None:
-                return
-            if os.getpid() != self._process:
-                # The parent's, all of it: forget it, touch nothing.
-                self._loop = self._thread = None
-                self._manager = self._make()
                 return
             try:
                 self._run(self._manager.shutdown())

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 import attrs
 
 from memspine.contracts import Capability, MemoryBackend
-from memspine.errors import BackendUnavailable, MemspineError
+from memspine.errors import BackendUnavailable, ClosedError, MemspineError, describe
 from memspine.model import Health, Memory, Scope
 
 T = TypeVar("T")
@@ -60,12 +60,15 @@ class Member:
         self._holder: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[MemoryBackend] | None = None
         self._leave = asyncio.Event()
+        self._is_closed = False
 
     async def backend(self) -> MemoryBackend:
         """The opened backend. Raises whatever opening it raises.
 
         A caller that gives up waiting does not stop the opening: a store may be migrating its data just then.
         """
+        if self._is_closed:
+            raise ClosedError(self.name)
         if self._holder is not None and self._holder.done() and not self._holder.cancelled():
             self._holder.exception()  # looked at: a store that broke down while it was open is opened anew
         if self._ready is None or self._holder is None or self._holder.done():
@@ -74,7 +77,8 @@ class Member:
         return await asyncio.shield(self._ready)
 
     async def close(self, *, patience_seconds: float) -> None:
-        """Close the backend if it was opened; an opening that is under way may end first, or is given up in time."""
+        """Close the backend for good; an opening that is under way may end first, or is given up in time."""
+        self._is_closed = True
         self._leave.set()
         if self._holder is not None:
             await asyncio.wait([self._holder], timeout=patience_seconds)
@@ -82,7 +86,6 @@ class Member:
             holder, self._holder = self._holder, None
             with contextlib.suppress(asyncio.CancelledError):
                 await holder
-        self._leave.clear()
 
     async def _hold(self, ready: asyncio.Future[MemoryBackend]) -> None:
         """Open and close in one task, as stores with tasks of their own need it."""
@@ -92,7 +95,7 @@ class Member:
                 await self._leave.wait()
         except (Exception, SystemExit) as error:
             if ready.done():
-                text = self.redact(f"closing failed: {type(error).__name__}: {' '.join(str(error).split())}")
+                text = self.redact(f"closing failed: {describe(error)}")
                 raise BackendUnavailable(self.name, text) from error
             ready.set_exception(error if isinstance(error, Exception) else RuntimeError(f"SystemExit({error})"))
             ready.exception()  # looked at, because whoever asked for it may have given up waiting
@@ -250,7 +253,7 @@ class Chain:
             )
             raise self._unavailable(member, reason, began=began, write_ids=write_ids) from error
         except (Exception, SystemExit) as error:  # a plugin may raise anything
-            reason = member.redact(f"{operation} failed: {type(error).__name__}: {' '.join(str(error).split())}")
+            reason = member.redact(f"{operation} failed: {describe(error)}")
             raise self._unavailable(member, reason, began=began, write_ids=write_ids) from error
 
     def _unavailable(

@@ -186,6 +186,15 @@ class EmbeddingError(MemspineError):
         super().__init__(f"embedding source {source!r}: {reason}; expected {expected}")
 
 
+def describe(error: BaseException) -> str:
+    """Class and text of somebody else's error, on one line, whatever its own text does."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # an error that cannot even say what it is
+        text = "(its text cannot be read)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def shorten(value: object, *, length_max: int = 80) -> str:
     """The repr of a value, cut so that an error stays one line; deep and long values are not walked to their end."""
     short = reprlib.Repr()

@@ -33,6 +33,9 @@ from memspine.text import clean
 
 L = TypeVar("L", bound=str)
 
+COUNT_MAX = 2**53 - 1
+"""The largest revision or count: what every JSON reader keeps exact, and with room to go on counting."""
+
 _ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{ID_LENGTH_MAX}}}")
 
 
@@ -122,15 +125,17 @@ class Intake:
         if not isinstance(filter, MemoryFilter):
             raise self._error("filter", filter, "a memspine.model.MemoryFilter")
 
-        def text(name: str) -> str | None:
+        def text(name: str, *, length_min: int = 0) -> str | None:
             value = getattr(filter, name)
-            return None if value is None else self.text(name, value, length_max=CONTENT_LENGTH_MAX)
+            return (
+                None if value is None else self.text(name, value, length_max=CONTENT_LENGTH_MAX, length_min=length_min)
+            )
 
         return MemoryFilter(
             types=tuple(map(self.type, filter.types)),
             key=text("key"),
             category=text("category"),
-            text=text("text"),
+            text=text("text", length_min=1),
             created_from=self.time("created_from", filter.created_from),
             created_before=self.time("created_before", filter.created_before),
             updated_before=self.time("updated_before", filter.updated_before),
@@ -162,6 +167,12 @@ class Intake:
             raise self._error("ids", values, "a list of ids")
         return [self.id(value) for value in values]
 
+    def request(self, value: object) -> Mapping[str, Any]:
+        """A request as a JSON object."""
+        if not isinstance(value, Mapping):
+            raise self._error("request", value, "a JSON object")
+        return value
+
     def owner(self, value: object) -> str:
         """The name of an owner, which is never empty."""
         return self.text("owner", value, length_max=OWNER_LENGTH_MAX, length_min=1)
@@ -178,8 +189,8 @@ class Intake:
 
     def count(self, field: str, value: object, *, least: int) -> int:
         """A whole number from `least` on."""
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**63:
-            raise self._error(field, value, f"a whole number from {least}")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= COUNT_MAX:
+            raise self._error(field, value, f"a whole number from {least} to {COUNT_MAX}")
         return value
 
     def expected_revision(self, value: object) -> int | None:

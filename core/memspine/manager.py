@@ -14,6 +14,7 @@ from memspine.errors import BackendUnavailable, ClosedError, InvalidMemoryError,
 from memspine.ids import IdSource, keyed_id
 from memspine.intake import Intake
 from memspine.model import (
+    INJECTED_MAX,
     UNSET,
     Counts,
     Health,
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 
 
 GROUPS: Final[tuple[Literal["type", "session", "owner"], ...]] = ("type", "session", "owner")
-INJECTED_MAX: Final = 1000
-"""The most memories that one call may place into a request."""
 
 
 class MemoryManager:
@@ -453,6 +452,7 @@ class MemoryManager:
         running = self._open
         policy, settings = running.policy, running.config.injection
         intake = Intake()
+        intake.request(request)
         session = intake.session(running.config.memory.session if session is None else session)
         only_session = session if running.config.retrieval.scope == "session" else None
         result, well = await running.place(

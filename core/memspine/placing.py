@@ -8,7 +8,7 @@ from typing import Any, Literal
 import attrs
 
 from memspine.contracts import Injector
-from memspine.errors import MemspineError
+from memspine.errors import MemspineError, describe
 from memspine.injection import Fence, render_block
 from memspine.model import InjectionResult, SearchResult
 from memspine.retrieval import RecallRequest, Retrieval
@@ -62,7 +62,7 @@ async def place_memories(
             return InjectionResult(request=bare, trace=result.trace, reason=reason), True
         placed = injector.inject(bare, block.text, options={"placement": placement.where})
     except Exception as error:  # neither an injector nor a token counter may cost the user an answer
-        cause = str(error) if isinstance(error, MemspineError) else f"{type(error).__name__}: {error}"
+        cause = str(error) if isinstance(error, MemspineError) else describe(error)
         return InjectionResult(request=request, reason=f"not injected: {cause}"), False
     return InjectionResult(
         request=placed, block=block.text, tokens=block.tokens, hits=block.hits, trace=result.trace

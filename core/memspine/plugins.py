@@ -14,7 +14,7 @@ import pluggy
 
 from memspine import hookspecs
 from memspine.contracts import CONTRACT, Context, EmbeddingSource, Injector, MemoryBackend, Provider, VectorStore
-from memspine.errors import ContractMismatchError, PluginError, PluginLoadError, UnknownPluginError
+from memspine.errors import ContractMismatchError, PluginError, PluginLoadError, UnknownPluginError, describe
 
 if TYPE_CHECKING:
     from importlib import metadata
@@ -211,7 +211,7 @@ def _resolve_error(provider: Provider[Any, Any], error: BaseException) -> Plugin
 
 
 def _failure(plugin: str, distribution: str, step: str, error: BaseException) -> PluginLoadError:
-    cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    cause = describe(error)
     missing = error.name if isinstance(error, ModuleNotFoundError) and error.name else None
     advice = f"install the module {missing!r}" if missing else f"reinstall or remove {distribution}"
     return PluginLoadError(plugin, distribution=distribution, step=step, cause=cause, advice=advice)

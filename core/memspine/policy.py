@@ -26,7 +26,7 @@ class CallPolicy:
 
     def owner(self, owner: str | None) -> str:
         """The owner that a call acts for."""
-        return self._config.memory.owner if owner is None else Intake().owner(owner)
+        return Intake().owner(self._config.memory.owner if owner is None else owner)
 
     def writing_scope(self, owner: str | None, *, session: str | None = None, management: bool) -> Scope:
         """The scope of a writing call. Writing for the owner whom all can read needs the management role."""

@@ -97,6 +97,9 @@ class Retrieval:
             if picked.is_full or not found.more or wanted >= LIMIT_MAX:
                 break
             wanted = min(wanted * 4, LIMIT_MAX)
+        if not picked.is_full and found.more:
+            reason = f"only the best {wanted} of {found.matched} matches were looked at"
+            found = attrs.evolve(found, degraded=(*found.degraded, reason))
         spent = (time.perf_counter() - started) * 1000
         return SearchResult(
             picked.hits,

@@ -22,6 +22,7 @@ LINES_PER_SUPPRESSION = 200
 # The only places that may catch everything, "file::function": why.
 CATCHES_EVERYTHING = {
     "core/memspine/blocking.py::MemoryManager.initialize": "ends the thread it began, and raises again",
+    "core/memspine/errors.py::describe": "an error whose own text raises is still an error to tell of",
     "core/memspine/chain.py::Member._hold": "the same while it opens and closes",
     "core/memspine/placing.py::place_memories": "neither an injector nor a token counter may cost the user an answer",
     "core/memspine/chain.py::Chain._call": "a store that raises anything is a store that failed",

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from memspine.chain import Chain, Member
-from memspine.errors import BackendUnavailable, InvalidMemoryError
+from memspine.errors import BackendUnavailable, ClosedError, InvalidMemoryError
 from memspine.model import MemoryFilter, NewMemory, Scope
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -257,5 +257,71 @@ def test_health_reports_every_member(stores):
         assert not health["first"].ok
         assert "broken" in health["first"].detail
         assert health["second"].ok
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("raised", [SystemExit(0), SystemExit(5), ValueError("bad"), OSError("gone")])
+def test_whatever_opening_raises_is_an_outage(raised):
+    """A store that ends the process or raises anything while it opens is unavailable, and others answer."""
+
+    async def run():
+        from memspine.conformance.reference.backend import ReferenceBackend
+
+        @asynccontextmanager
+        async def broken():
+            raise raised
+            yield
+
+        @asynccontextmanager
+        async def sound():
+            yield ReferenceBackend("sound")
+
+        chain = Chain([Member("broken", open=broken), Member("sound", open=sound)], deadline_seconds=1)
+        answer = await chain.search(listing)
+        assert (answer.backend, len(answer.degraded)) == ("sound", 1)
+        with pytest.raises(BackendUnavailable):
+            await chain.write("create", create("a"), ids=["a"])
+        await chain.close()
+
+    asyncio.run(run())
+
+
+def test_a_store_that_fails_to_close_is_named():
+    """An error of closing names its store, and the other stores are closed all the same."""
+
+    async def run():
+        from memspine.conformance.reference.backend import ReferenceBackend
+
+        closed = []
+
+        def store(name, *, fails):
+            @asynccontextmanager
+            async def open():
+                yield ReferenceBackend(name)
+                if fails:
+                    raise RuntimeError("disk gone")
+                closed.append(name)
+
+            return Member(name, open=open)
+
+        chain = Chain([store("first", fails=True), store("second", fails=False)], deadline_seconds=1)
+        for member in chain.members:
+            await member.backend()
+        with pytest.raises(BackendUnavailable, match="first: closing failed"):
+            await chain.close()
+        assert closed == ["second"]
+
+    asyncio.run(run())
+
+
+def test_nothing_opens_after_closing(stores):
+    """A call that comes after the chain was closed raises ClosedError and opens no store again."""
+
+    async def run():
+        chain = stores("first")
+        await chain.chain.close()
+        with pytest.raises(ClosedError):
+            await chain.chain.search(listing)
 
     asyncio.run(run())

@@ -230,3 +230,28 @@ def test_giants_leave_room_for_small_memories(settings):
             assert "striped" in result.block
 
     asyncio.run(run())
+
+
+def test_unclosed_fences_cost_linear_time():
+    """A text that opens our fence many thousand times and never closes it is read once, not once for each."""
+    assert FENCE.find(FENCE.opening * 50_000) == ()
+    block = render(hit("hello")).text
+    assert FENCE.find(f"{FENCE.closing} {block} and {block}") == (block, block)
+
+
+@pytest.mark.parametrize("content", [[], None, "calling"])
+def test_messages_with_tool_calls_are_never_lost(content):
+    """Taking a block out leaves messages that carry something else than text, whatever their content is."""
+    called = {"role": "assistant", "content": content, "tool_calls": [{"id": "1"}]}
+    messages = [{"role": "user", "content": "hi"}, called, {"role": "tool", "content": "4", "tool_call_id": "1"}]
+    injector = OpenAIChatInjector()
+    placed = injector.inject({"messages": messages}, "BLOCK", options={})
+    assert injector.without(placed, "BLOCK") == {"messages": messages}
+
+
+@pytest.mark.parametrize("content", [{"a": 1}, 5, True])
+def test_odd_content_is_left_alone(content):
+    """Content that is neither text nor parts is never turned into text; the block gets a message of its own."""
+    messages = [{"role": "system", "content": content}, {"role": "user", "content": "hi"}]
+    placed = OpenAIChatInjector().inject({"messages": messages}, "BLOCK", options={})
+    assert placed["messages"] == [{"role": "system", "content": "BLOCK"}, *messages]

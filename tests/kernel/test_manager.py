@@ -24,7 +24,7 @@ from memspine.errors import (
     ScopeError,
     UnknownPluginError,
 )
-from memspine.model import MemoryFilter, MemoryType, NewMemory
+from memspine.model import Memory, MemoryFilter, MemoryType, NewMemory
 
 
 def with_manager(settings, test, **options):
@@ -587,3 +587,45 @@ def test_credentials_in_foreign_errors_are_masked(settings, monkeypatch):
         assert "sesame" not in str(caught.value)
 
     with_manager({"backends": {"x": {"plugin": "leaky", "key": {"env": "LEAKY_KEY"}}}}, test, plugins=plugins)
+
+
+def test_an_empty_text_is_no_filter(settings):
+    """An empty text, which every memory holds, is refused: a variable that is not set must not delete everything."""
+
+    async def test(memory):
+        await memory.create("kept")
+        with pytest.raises(InvalidMemoryError, match="text"):
+            await memory.delete_many(MemoryFilter(text=""), dry_run=False)
+        assert (await memory.list()).total == 1
+
+    with_manager(settings, test)
+
+
+def test_the_configured_owner_is_the_same_as_the_named_one(settings):
+    """An owner in the configuration is normalised like one in a call, so that both name the same person."""
+    settings["memory"] = {"owner": "re\u0301mi"}
+
+    async def test(memory):
+        await memory.create("secret")
+        assert (await memory.list(owner="re\u0301mi")).total == 1
+        assert (await memory.purge(None, owner="r\u00e9mi")).memories == 1
+
+    with_manager(settings, test)
+
+
+def test_a_search_that_gave_up_says_so(settings, monkeypatch):
+    """When retention hides more matches than are ever looked at, the trace says how many were."""
+    monkeypatch.setattr("memspine.retrieval.LIMIT_MAX", 60)
+    settings["retrieval"] = {"retention_days": 1}
+
+    async def test(memory):
+        old = datetime(2020, 1, 1, tzinfo=UTC)
+        who = memory.config.memory.owner
+        moments = {"created_at": old, "updated_at": old}
+        records = [Memory(id=f"m{n}", owner=who, content="duck", **moments) for n in range(100)]
+        await memory.put(records)
+        result = await memory.search("duck")
+        assert result.hits == ()
+        assert any("60 of 100" in reason for reason in result.trace.degraded)
+
+    with_manager(settings, test)
