@@ -14,6 +14,7 @@ from memspine.ranking import (
     DAMPING,
     DAMPING_LENGTH,
     KeywordScale,
+    RankedDocuments,
     best_documents,
     inverse_document_frequency,
     keyword_scores,
@@ -53,7 +54,8 @@ def test_best_documents_are_those_of_keyword_scores(index, limit, others):
     matches = [match(*f, length=length, name=f"{n:03}") for n, (length, f) in enumerate(rows)]
     scored = keyword_scores(matches, stats)
     found = [
-        (score, f"{document >> 8:03}") for score, document in best_documents(postings, statistics=stats, limit=limit)
+        (score, f"{document >> 8:03}")
+        for score, document in best_documents(postings, statistics=stats, limit=limit).best
     ]
     assert [score for score, _ in found] == sorted((score for score, _ in found), reverse=True)
     wanted = [(score, m.id) for score, m in scored if limit and score >= scored[min(limit, len(scored)) - 1][0]]
@@ -111,9 +113,9 @@ def test_ties_are_broken_by_id():
 def test_nothing_asked_nothing_found():
     """No documents, no terms, no limit and terms that nothing holds give no result and no error."""
     assert keyword_scores([], statistics(0, documents=0)) == []
-    assert best_documents([], statistics=statistics(), limit=5) == []
-    assert best_documents([{}], statistics=statistics(0, documents=0), limit=5) == []
-    assert best_documents([{1 << 8: 1}], statistics=statistics(1), limit=0) == []
+    assert best_documents([], statistics=statistics(), limit=5) == RankedDocuments((), 0)
+    assert best_documents([{}], statistics=statistics(0, documents=0), limit=5) == RankedDocuments((), 0)
+    assert best_documents([{1 << 8: 1}], statistics=statistics(1), limit=0) == RankedDocuments((), 1)
     assert KeywordScale.of(statistics(0, 3)).shares == (0.0, 1.0)
 
 

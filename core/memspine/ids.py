@@ -28,7 +28,7 @@ class IdSource:
     def new(self, now: datetime) -> str:
         """An id that sorts after all earlier ones of this source."""
         millisecond = max(times.to_milliseconds(now), 0)
-        if millisecond > self._last >> 80:
+        if not self._last or millisecond > self._last >> 80:
             random = int.from_bytes(os.urandom(10))
             # The variant, and a zero above 61 random bits that leaves room to count into.
             low = 0b10 << 62 | random & (1 << 61) - 1

@@ -14,7 +14,6 @@ from memspine.errors import BackendUnavailable, ClosedError, InvalidMemoryError,
 from memspine.ids import IdSource, keyed_id
 from memspine.intake import Intake
 from memspine.model import (
-    INJECTED_MAX,
     UNSET,
     Counts,
     Health,
@@ -460,7 +459,7 @@ class MemoryManager:
             shape=shape,
             scope=policy.search_scope(owner, session=only_session, shared=shared),
             session=session,
-            limit=intake.limit(settings.limit if limit is None else limit, maximum=INJECTED_MAX),
+            limit=policy.injected_limit(limit),
             max_tokens=policy.budget(max_tokens),
             where=intake.choice("placement", placement or settings.placement, ("system", "user")),
         )

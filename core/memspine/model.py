@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 import attrs
 
 from memspine import times
-from memspine.errors import ScopeError
+from memspine.errors import InvalidMemoryError, ScopeError
 
 GLOBAL_OWNER: Final = "global"
 """The reserved owner whose memories `Scope.shared` adds to the caller's own."""
@@ -379,6 +379,14 @@ def canonical_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
+def merged_metadata(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata after a replacement: new entries win, null removes. Raises InvalidMemoryError for too much in all."""
+    merged = {name: value for name, value in {**old, **new}.items() if value is not None or name not in new}
+    if (size := len(canonical_json(merged).encode())) > METADATA_BYTES_MAX:
+        raise InvalidMemoryError("metadata", new, f"at most {METADATA_BYTES_MAX} bytes with what is there, not {size}")
+    return merged
+
+
 @attrs.frozen(kw_only=True)
 class LegTrace:
     """One way of finding memories: whether it ran, how many it found, how many of those were looked at."""
@@ -480,10 +488,8 @@ class PageResult:
 
 @attrs.frozen(kw_only=True)
 class InjectionResult:
-    """A chat request with memories placed, or as it was, and then `reason` says why.
-
-    `block` is the text that was placed and `tokens` what it costs by the manager's token counter.
-    """
+    """A chat request with memories placed, or as it was, and then `reason` says why. `block` is the text that was
+    placed, `tokens` what it costs by the manager's token counter."""
 
     request: Mapping[str, Any]
     block: str = ""

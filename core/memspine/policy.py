@@ -15,6 +15,10 @@ from memspine.retrieval import RecallRequest
 StrategyName = Literal["exact", "recent", "semantic", "hybrid"]
 
 
+INJECTED_MAX = 1000
+"""The most memories that one call may place into a request."""
+
+
 class CallPolicy:
     """Turns the arguments of calls into checked scopes and requests, under one configuration.
 
@@ -90,6 +94,10 @@ class CallPolicy:
             retention_days=settings.retention_days,
             keyword_floor=settings.keyword_floor,
         )
+
+    def injected_limit(self, limit: int | None) -> int:
+        """How many memories to place; what the caller leaves open is `[injection] limit`."""
+        return Intake().limit(self._config.injection.limit if limit is None else limit, maximum=INJECTED_MAX)
 
     def budget(self, max_tokens: int | None) -> int:
         """A token budget; what the caller leaves open is `[retrieval] max_tokens`."""

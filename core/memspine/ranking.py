@@ -91,17 +91,23 @@ def keyword_scores(matches: Sequence[KeywordMatch], statistics: KeywordStatistic
     return sorted(((scale.score(match), match) for match in matches), key=lambda pair: (-pair[0], pair[1].id))
 
 
+@attrs.frozen
+class RankedDocuments:
+    """(score, document) of the best documents, best first, and how many were scored in all."""
+
+    best: tuple[tuple[float, int], ...]
+    matched: int
+
+
 def best_documents(
     postings: Sequence[Mapping[int, int]], *, statistics: KeywordStatistics, limit: int
-) -> list[tuple[float, int]]:
-    """The documents with the best keyword scores, best first, for an index that keeps posting lists.
+) -> RankedDocuments:
+    """The documents with the best keyword scores, for an index that keeps posting lists.
 
     `postings[i]` maps the documents that hold term i to how often they do. A document is a number whose last 8 bits
-    are its length code, so that no length has to be looked up. Returns (score, document): the best `limit`, and all
-    that tie with the last of them, because ties are broken by id, which the caller knows.
+    are its length code, so that no length has to be looked up. The result holds the best `limit`, and all that tie
+    with the last of them, because ties are broken by id, which the caller knows.
     """
-    if limit <= 0:
-        return []
     norms, once, square_root = _NORMS, _ONCE, math.sqrt
     scores: dict[int, float] = {}
     known = scores.get
@@ -112,5 +118,8 @@ def best_documents(
             else:
                 root = square_root(frequency)
                 scores[document] = known(document, 0.0) + share * (root / (root + norms[document & 0xFF]))
+    if limit <= 0:
+        return RankedDocuments((), len(scores))
     least = heapq.nlargest(limit, scores.values())[-1] if len(scores) > limit else 0.0
-    return sorted(((score, document) for document, score in scores.items() if score >= least), reverse=True)
+    best = sorted(((score, document) for document, score in scores.items() if score >= least), reverse=True)
+    return RankedDocuments(tuple(best), len(scores))

@@ -36,8 +36,8 @@ class Index:
         counts = KeywordStatistics(
             documents=len(self.ids), total_length=0, document_frequencies=tuple(map(len, postings))
         )
-        best = best_documents(postings, statistics=counts, limit=limit)
-        best.sort(key=lambda pair: (-pair[0], pair[1]))
+        found = best_documents(postings, statistics=counts, limit=limit)
+        best = sorted(found.best, key=lambda pair: (-pair[0], pair[1]))
         return [self.ids[document >> 8] for _, document in best[:limit]]
 
 

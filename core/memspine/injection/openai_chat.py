@@ -113,7 +113,9 @@ def _without_text(message: Mapping[str, Any], block: str) -> dict[str, Any] | No
     """The message without the block; None for a message that was made for it and holds nothing else."""
     content = message.get("content")
     if isinstance(content, str):
-        return None if content == block else {**message, "content": _removed(content, block)}
+        left = _removed(content, block)
+        is_ours = not left and content.startswith(block) and content.endswith(block)
+        return None if is_ours else {**message, "content": left}
     if isinstance(content, list | tuple):
         kept = [_without_block(part, block) for part in content if not (_is_text_part(part) and part["text"] == block)]
         return {**message, "content": kept}

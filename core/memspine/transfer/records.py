@@ -123,6 +123,15 @@ def _object(field: str, data: object, known: Collection[str]) -> dict[str, Any]:
     return data
 
 
+def _fitted(step: Memory | Tombstone, later: Memory | Tombstone | None) -> Memory | Tombstone:
+    if not isinstance(step, Memory) or not isinstance(later, Memory):
+        return step
+    # After an expiry a memory starts afresh, and a store takes its count as it is.
+    if step.is_expired(later.updated_at) or step.access_count <= later.access_count:
+        return step
+    return attrs.evolve(step, access_count=later.access_count, last_accessed_at=later.last_accessed_at)
+
+
 def _with_fitting_telemetry(steps: list[Memory | Tombstone]) -> tuple[Memory | Tombstone, ...]:
     """The steps, none of which counts more accesses than the state it leads to.
 
@@ -131,9 +140,6 @@ def _with_fitting_telemetry(steps: list[Memory | Tombstone]) -> tuple[Memory | T
     fitting: list[Memory | Tombstone] = []
     later: Memory | Tombstone | None = None
     for step in reversed(steps):
-        kept = step
-        if isinstance(step, Memory) and isinstance(later, Memory) and step.access_count > later.access_count:
-            kept = attrs.evolve(step, access_count=later.access_count, last_accessed_at=later.last_accessed_at)
-        fitting.append(kept)
-        later = kept
+        later = _fitted(step, later)
+        fitting.append(later)
     return tuple(reversed(fitting))

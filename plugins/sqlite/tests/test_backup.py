@@ -94,6 +94,25 @@ def test_a_backup_that_fails_leaves_nothing(tmp_path, monkeypatch):
     run(go())
 
 
+def test_a_backup_that_fails_forgets_no_earlier_one(tmp_path, monkeypatch):
+    """Where a copy of the same name was written before and moved away, it stays on the list."""
+
+    def fail(*_):
+        raise apsw.FullError("database or disk is full")
+
+    async def go():
+        async with opened(tmp_path / "store.db") as store:
+            await add(store, "a")
+            await store.backup(tmp_path / "copy.db")
+            (tmp_path / "copy.db").rename(tmp_path / "moved.db")
+            monkeypatch.setattr(backups, "copy_pages", fail)
+            with pytest.raises(BackendUnavailable, match="the disk is full"):
+                await store.backup(tmp_path / "copy.db")
+            assert value(store, "SELECT path FROM backups WHERE partial = ''") == str(tmp_path / "copy.db")
+
+    run(go())
+
+
 def test_a_file_system_without_links(tmp_path, monkeypatch):
     """Where files cannot be linked, the copy still gets its name, and still overwrites nothing."""
 

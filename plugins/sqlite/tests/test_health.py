@@ -102,7 +102,20 @@ def test_a_check_changes_nothing(tmp_path):
     run(go())
 
 
-@pytest.mark.parametrize("values", [{"busy_timeout_seconds": -1}, {"readers": 0}, {"readers": 65}, {"cache_mb": 0}])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"path": "a\0b.db"},
+        {"busy_timeout_seconds": -1},
+        {"busy_timeout_seconds": 3600.1},
+        {"busy_timeout_seconds": float("inf")},
+        {"busy_timeout_seconds": float("nan")},
+        {"readers": 0},
+        {"readers": 65},
+        {"cache_mb": 0},
+    ],
+    ids=str,
+)
 def test_options_that_make_no_sense(values):
     """Options outside of their range are refused."""
     with pytest.raises(ValueError, match=next(iter(values))):

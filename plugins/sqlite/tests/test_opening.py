@@ -71,6 +71,32 @@ def test_where_the_file_is(tmp_path, monkeypatch):
     assert run(go()) == ["data/memspine.db", "home/m.db", "config/sub/m.db", "absolute.db"]
 
 
+@pytest.mark.parametrize(
+    ("path", "cause"),
+    [
+        ("~no-such-user-here/m.db", "no home folder is known"),
+        ("loop", "leads back to itself"),
+        ("loop/m.db", "leads back to itself"),
+        ("round/m.db", "leads back to itself"),
+    ],
+)
+def test_a_path_that_leads_nowhere(tmp_path, path, cause):
+    """A home folder of nobody and links in a circle raise one clear error with the path and what to do."""
+    (tmp_path / "config").mkdir()
+    for name, target in (("loop", "loop"), ("round", "trip"), ("trip", "round")):
+        (tmp_path / "config" / name).symlink_to(target)
+
+    async def go():
+        async with context_of(tmp_path) as context:
+            context.name = "notes"
+            async with open_backend(SQLiteConfig(path=path), context):
+                pytest.fail("it was opened")
+
+    with pytest.raises(BackendUnavailable, match=f"^notes: .*{path}: .*{cause}") as caught:
+        run(go())
+    assert "`path`" in caught.value.advice
+
+
 def test_construction_does_nothing(tmp_path):
     """Only entering touches the file system, and leaving ends every call with ClosedError."""
 

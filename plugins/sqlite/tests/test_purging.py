@@ -1,5 +1,6 @@
 import shutil
 from functools import partial
+from pathlib import Path
 
 import apsw
 import pytest
@@ -125,31 +126,91 @@ def test_a_whole_owner_goes(tmp_path):
             assert files_with(tmp_path, CANARY) == []
             assert len(await ids_of(store, BOB)) == 300
             assert len(await store.tombstones([f"m{n}" for n in range(300)], scope=ALICE)) == 300
+            assert statuses(receipt)["owner's name"] == "kept"
             assert (await store.health(deep=True)).ok
 
     run(go())
 
 
+def test_an_owner_is_named_where_the_name_stays(tmp_path):
+    """The receipt names the owner's name only for a whole owner, and only where the store knows it."""
+
+    async def go():
+        async with opened(tmp_path / "store.db", FAST) as store:
+            await add(store, "a", session="s")
+            for ids, scope in ((None, BOB), (["a"], ALICE), (None, Scope.of_session("alice", "s"))):
+                assert "owner's name" not in statuses(await store.purge(ids, scope=scope, now=at(1)))
+            places = (await store.purge(None, scope=ALICE, now=at(1))).places
+            (named,) = [place for place in places if place.place == "owner's name"]
+            assert named.status == "kept"
+            assert named.detail == "the name stays beside tombstones and feed, which refer to it"
+
+    run(go())
+
+
 def test_backups_are_reached(tmp_path):
-    """A purge reaches the copies that the store wrote, and forgets those that were deleted."""
+    """A purge reaches the copies that the store wrote."""
 
     async def go():
         async with opened(tmp_path / "store.db", FAST) as store:
             await add(store, "a", f"{CANARY} one", key="k")
             await add(store, "b")
             await store.backup(tmp_path / "copies.db")
-            await store.backup(tmp_path / "deleted.db")
-            (tmp_path / "deleted.db").unlink()
             receipt = await store.purge(["a"], scope=ALICE, now=at(1))
             found = statuses(receipt)
             assert found[f"backup {tmp_path / 'copies.db'}"] == "erased"
-            assert found[f"backup {tmp_path / 'deleted.db'}"] == "erased"
             assert files_with(tmp_path, CANARY) == []
-            again = statuses(await store.purge(["a"], scope=ALICE, now=at(2)))
-            assert f"backup {tmp_path / 'deleted.db'}" not in again
         async with opened(tmp_path / "copies.db") as copy:
             assert await ids_of(copy) == ["b"]
             assert (await copy.health(deep=True)).ok
+
+    run(go())
+
+
+def test_a_backup_that_was_moved_is_remembered(tmp_path):
+    """A copy that is not at its path is kept until it is back, where the purge then erases it."""
+
+    async def go():
+        async with opened(tmp_path / "store.db", FAST) as store:
+            await add(store, "a", f"{CANARY} one")
+            copy, place = tmp_path / "copy.db", f"backup {tmp_path / 'copy.db'}"
+            await store.backup(copy)
+            copy.rename(tmp_path / "moved.db")
+            for _ in range(2):
+                receipt = await store.purge(["a"], scope=ALICE, now=at(1))
+                (found,) = [one for one in receipt.places if one.place == place]
+                assert found.status == "kept"
+                assert "no file is there now; a copy that was moved still holds the content" in found.detail
+                assert files_with(tmp_path, CANARY) == [(CANARY, "moved.db")]
+            (tmp_path / "moved.db").rename(copy)
+            assert statuses(await store.purge(["a"], scope=ALICE, now=at(2)))[place] == "erased"
+            assert files_with(tmp_path, CANARY) == []
+
+    run(go())
+
+
+def test_a_backup_that_is_finished_meanwhile_is_reached(tmp_path, monkeypatch):
+    """A copy that gets its own name between the looks for one name and for the other is purged, not taken for gone."""
+    copy, half = tmp_path / "copy.db", tmp_path / ".copy.db.partial"
+    exists = Path.exists
+
+    def finish(path):
+        """Rename the copy right after the first look at either name."""
+        found = exists(path)
+        if path in {copy, half} and exists(half):
+            half.rename(copy)
+        return found
+
+    async def go():
+        async with opened(tmp_path / "store.db", FAST) as store:
+            await add(store, "a", f"{CANARY} one")
+            await store.backup(copy)
+            copy.rename(half)
+            writer_of(store).execute("UPDATE backups SET partial = ?", (str(half),))
+            monkeypatch.setattr(Path, "exists", finish)
+            found = statuses(await store.purge(["a"], scope=ALICE, now=at(1)))
+            assert found[f"backup {copy}"] == "erased"
+            assert files_with(tmp_path, CANARY) == []
 
     run(go())
 

@@ -80,6 +80,16 @@ class PutIgnoresKeys(Clean):
         return super()._put_memory(memory)
 
 
+class PutKeepsExpiredKeys(Clean):
+    breaks = ("MB-103",)
+
+    def _put_memory(self, memory):
+        holder = self.state.shelf(memory.owner).holder(memory.key)
+        if holder is not None and holder.id != memory.id and holder.is_expired(memory.updated_at):
+            return PutOutcome.CONFLICT
+        return super()._put_memory(memory)
+
+
 class PutDigsUpTheDead(Clean):
     breaks = ("MB-104",)
 
@@ -118,6 +128,16 @@ class PutInOrderOfRevisions(Clean):
         ordered = sorted(range(len(records)), key=lambda n: -records[n].revision)
         outcomes = await super().put([records[n] for n in ordered], scope=scope)
         return tuple(outcome for _, outcome in sorted(zip(ordered, outcomes, strict=True)))
+
+
+class PurgeIsNoChange(Clean):
+    breaks = ("MB-110",)
+
+    async def purge(self, ids, *, scope, now):
+        before = [*self.state.feed.changes]
+        receipt = await super().purge(ids, scope=scope, now=now)
+        self.state.feed.changes = before
+        return receipt
 
 
 class FeedWithoutReplacements(Clean):

@@ -420,6 +420,13 @@ class ExpiryHasNoLimit(Clean):
         return await super().expire(scope=scope, now=now, limit=1000)
 
 
+class ExpiryKeepsHistory(Clean):
+    breaks = ("MB-71",)
+
+    def forget(self, memory):
+        del self.state.shelf(memory.owner).memories[memory.id]
+
+
 class ExpiryHidesOnly(Clean):
     breaks = ("MB-71",)
 

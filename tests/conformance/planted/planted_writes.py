@@ -167,6 +167,13 @@ class MergesDeeply(Clean):
         return super().merged(old, new) | both
 
 
+class GrowsMetadata(Clean):
+    breaks = ("MB-12",)
+
+    def merged(self, old, new):
+        return {name: value for name, value in {**old, **new}.items() if value is not None or name not in new}
+
+
 class EmptyKeyIsAKey(Clean):
     breaks = ("MB-13",)
 
@@ -413,6 +420,15 @@ class SharedWrites(Clean):
         if scope.kind == "shared":
             scope = Scope.of_owner(scope.owner)
         return await super().create(memory, scope=scope, id=id, now=now)
+
+
+class SharedAccesses(Clean):
+    breaks = ("MB-62",)
+
+    async def record_access(self, counts, *, scope, now):
+        if scope.kind == "shared":
+            scope = Scope.of_owner(scope.owner)
+        await super().record_access(counts, scope=scope, now=now)
 
 
 class CreatesOutsideItsSession(Clean):

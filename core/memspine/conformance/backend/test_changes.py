@@ -63,6 +63,20 @@ async def test_a_put_appends_what_it_changed(store: MemoryBackend) -> None:
 
 
 @clause("MB-110")
+async def test_a_purge_appends_deletions(store: MemoryBackend) -> None:
+    """Purging a live memory is a deletion at the next revision; one that was deleted before is no change any more."""
+    if Capability.PURGE not in store.capabilities:
+        return
+    for id in ("live", "dead"):
+        await add(store, id)
+    await store.delete("dead", scope=ALICE, now=at(1))
+    before = await rows(store)
+    await store.purge(["live", "dead", "unknown"], scope=ALICE, now=at(2))
+    assert await rows(store) == [*before, ("live", "alice", 2, True)]
+    assert (await feed(store))[-1].changed_at == at(2)
+
+
+@clause("MB-110")
 async def test_nothing_else_appends_a_row(store: MemoryBackend) -> None:
     """Reading, telemetry, expiry, trimming and calls that fail leave the feed as it is."""
     await add(store, "a", key="k")

@@ -10,7 +10,8 @@ from memspine.conformance.backend.tools import OLD, POISONING, Poisoned, add, ag
 from memspine.conformance.clauses import clause
 from memspine.conformance.samples import ALICE, at
 from memspine.contracts import Capability, MemoryBackend
-from memspine.model import MemoryType, NewMemory
+from memspine.errors import InvalidMemoryError
+from memspine.model import METADATA_BYTES_MAX, MemoryType, NewMemory
 
 NEW = {"replaced": {"other": 2}, "removed": None, "added": 3}
 MERGED = {"kept": 1, "replaced": {"other": 2}, "null": None, "added": 3}
@@ -60,6 +61,26 @@ async def test_a_replacement_merges_metadata(store: MemoryBackend) -> None:
     memory = await add(store, "b", time=10, key="k", metadata=NEW)
     assert dict(memory.metadata) == MERGED
     assert dict((await the(store, "a")).metadata) == MERGED
+
+
+@clause("MB-12")
+@pytest.mark.parametrize("by", ["key", "id"])
+async def test_merged_metadata_stays_within_its_limit(store: MemoryBackend, by: str) -> None:
+    """What would exceed 64 KiB together is refused, alone or in a batch, and nothing changes; what fits is stored."""
+    half = METADATA_BYTES_MAX // 2
+    await add(store, "a", key="k", metadata={"old": "o" * half})
+    before = await snapshot(store, "a", "b")
+    id, key = ("b", "k") if by == "key" else ("a", "")
+    large, fresh = NewMemory(content="n", key=key, metadata={"new": "n" * half}), NewMemory(content="fresh")
+    with pytest.raises(InvalidMemoryError):
+        await store.create(large, scope=ALICE, id=id, now=at(10))
+    with pytest.raises(InvalidMemoryError):
+        await store.create_many([fresh, large], scope=ALICE, ids=["c", id], now=at(10))
+    assert await snapshot(store, "a", "b") == before
+    fits = {"new": "n" * (METADATA_BYTES_MAX - half - len('{"old":"","new":""}'))}
+    assert len((await add(store, id, key=key, metadata=fits)).metadata["new"]) == len(fits["new"])
+    swapped = await add(store, id, key=key, metadata={"new": None, "old": "ö" * (half - 10)})
+    assert sorted(swapped.metadata) == ["old"]
 
 
 @clause("MB-13")

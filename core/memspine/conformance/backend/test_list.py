@@ -100,8 +100,14 @@ async def test_the_last_page_has_no_cursor(store: MemoryBackend) -> None:
     assert (await store.list(ALL, scope=ALICE, now=at(90), limit=6)).cursor is None
 
 
+MALFORMED = (
+    "", "nonsense", "0", "MTIz", "🥜", "ä", "\ud800", "null", "[]", "a" * 5000, "'; --",
+    "WyJuIiwwLCJcdWQ4MDAiLCIiXQ", "WyJvIiwwLCJcdWQ4MDAiLCIiXQ",  # lists that hold a lone surrogate
+)  # fmt: skip
+
+
 @clause("MB-42")
-@pytest.mark.parametrize("cursor", ["", "nonsense", "0", "MTIz", "🥜", "null", "[]", "a" * 5000, "'; --"])
+@pytest.mark.parametrize("cursor", MALFORMED, ids=ascii)
 async def test_a_malformed_cursor_is_refused(store: MemoryBackend, cursor: str) -> None:
     """A cursor that the store did not make raises CursorError, in both directions."""
     await fill(store, 3)

@@ -158,6 +158,7 @@ async def test_shared_writes_nothing(store: MemoryBackend) -> None:
         store.update("a", MemoryChanges(content="x"), scope=shared, now=now),
         store.delete("a", scope=shared, now=now),
         store.delete_many(ALL, scope=shared, now=now, dry_run=False),
+        store.record_access({"a": 1}, scope=shared, now=now),
         store.expire(scope=shared, now=now, limit=1),
     ]
     if Capability.PUT in can:

@@ -71,6 +71,19 @@ async def test_a_taken_key_is_a_conflict(store: MemoryBackend) -> None:
     assert await snapshot(store, "a", "b", "c") == before
 
 
+@clause("MB-103")
+@pytest.mark.parametrize("revision", [None, 8], ids=["new", "newer"])
+async def test_an_expired_holder_lets_go_of_its_key(store: MemoryBackend, revision: int | None) -> None:
+    """A holder that had expired by the record's `updated_at` gives way and is gone; a moment earlier it keeps it."""
+    await store.put([record(expires_at=at(-200)), record(id="b", key="l")], scope=ALICE)
+    id = "c" if revision is None else "b"
+    early, late = (record(id=id, revision=revision or 1, updated_at=at(time)) for time in (-200.001, -200))
+    assert await store.put([early], scope=ALICE) == (CONFLICT,)
+    assert await store.put([late], scope=ALICE) == (APPLIED,)
+    assert sorted(await listed(store, now=at(-300))) == sorted({"b", id})
+    assert [said(memory) for memory in await pages(store, now=at(0)) if memory.key == "k"] == [said(late)]
+
+
 @clause("MB-104")
 async def test_a_tombstone_deletes_lower_revisions(store: MemoryBackend) -> None:
     """A tombstone above the memory deletes it; one at its revision or below is stale."""

@@ -50,8 +50,9 @@ async def test_what_is_absent_is_not_accessed(store: MemoryBackend) -> None:
 
 @clause("MB-71")
 async def test_expire_removes_what_has_expired(store: MemoryBackend) -> None:
-    """Only what has expired at `now` goes, for good, without a tombstone, and the number comes back."""
-    await add(store, "early", expires_at=at(10))
+    """Only what has expired at `now` goes, with its history, without a tombstone, and the number comes back."""
+    for _ in range(2):
+        await add(store, "early", expires_at=at(10))
     await add(store, "edge", expires_at=at(20))
     await add(store, "late", expires_at=at(20.001))
     await add(store, "never")
@@ -60,6 +61,9 @@ async def test_expire_removes_what_has_expired(store: MemoryBackend) -> None:
     assert await listed(store, EVERYONE, now=at(0)) == ["foreign", "late", "never"], "gone at any time"
     if Capability.CHANGES in store.capabilities:
         assert await store.tombstones(["early", "edge"], scope=ALICE) == {}
+    if Capability.HISTORY in store.capabilities:
+        assert await store.history("early", scope=ALICE) == ()
+        assert len(await store.history("late", scope=ALICE)) == 1
     assert await store.expire(scope=EVERYONE, now=at(20), limit=100) == 1
     assert await store.expire(scope=EVERYONE, now=at(20), limit=100) == 0
 

@@ -215,7 +215,7 @@ class ReferenceBackend(Keeping):
     async def record_access(self, counts: Mapping[str, int], *, scope: Scope, now: datetime) -> None:
         """Count accesses."""
         self.require_open()
-        scope.require_readable("record_access")
+        scope.require_owner("record_access")
         for id, count in counts.items():
             memory = self.find(id, scope=scope, now=now)
             if memory is not None:

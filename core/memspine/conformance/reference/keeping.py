@@ -21,6 +21,7 @@ from memspine.model import (
     Revision,
     Scope,
     Tombstone,
+    merged_metadata,
 )
 
 
@@ -65,9 +66,8 @@ class Keeping(MemoryBackendDefaults):
         return None
 
     def merged(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-        """Metadata after a replacement: new entries win, null removes."""
-        dropped = {name for name, value in new.items() if value is None}
-        return {name: value for name, value in {**old, **new}.items() if name not in dropped}
+        """Metadata after a replacement. Raises InvalidMemoryError."""
+        return merged_metadata(old, new)
 
     def keep(self, memory: Memory, *, now: datetime) -> Memory:
         """Make this the current state of its id, and return it as its reader gets it."""
@@ -135,7 +135,9 @@ class Keeping(MemoryBackendDefaults):
             return PutOutcome.APPLIED if memory.content_hash == old.content_hash else PutOutcome.CONFLICT
         holder = shelf.holder(memory.key)
         if holder is not None and holder.id != memory.id:
-            return PutOutcome.CONFLICT
+            if not holder.is_expired(memory.updated_at):
+                return PutOutcome.CONFLICT
+            self.forget(holder)
         self.keep(stored(_with_higher_telemetry(memory, old)), now=memory.updated_at)
         return PutOutcome.APPLIED
 
@@ -238,7 +240,7 @@ class Keeping(MemoryBackendDefaults):
 
 
 def _with_higher_telemetry(memory: Memory, old: Memory | None) -> Memory:
-    if old is None:
+    if old is None or old.is_expired(memory.updated_at):
         return memory
     accesses = [time for time in (memory.last_accessed_at, old.last_accessed_at) if time is not None]
     return attrs.evolve(

@@ -83,12 +83,14 @@ def _link(partial: Path, target: Path) -> None:
         partial.rename(target)
 
 
-def remember(connection: apsw.Connection, target: Path, *, partial: Path | None = None) -> None:
-    """Note a backup, so that a purge reaches it."""
+def remember(connection: apsw.Connection, target: Path, *, partial: Path | None = None) -> bool:
+    """Note a backup, so that a purge reaches it; returns whether one with this name was known before."""
+    was_known = sql.first(connection, "SELECT 1 FROM backups WHERE path = ?", (str(target),)) is not None
     connection.execute(
         "INSERT OR REPLACE INTO backups (path, partial) VALUES (?, ?)",
         (str(target), "" if partial is None else str(partial)),
     )
+    return was_known
 
 
 def forget(connection: apsw.Connection, target: Path) -> None:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from memspine.contracts import Context
+from memspine.errors import BackendUnavailable
 
 FILE_NAME: Final = "memspine.db"
 """The name of the file when the configuration names none."""
+
+
+BUSY_TIMEOUT_SECONDS_MAX: Final = 3600
+
+
+def _check_path(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
+    """Raise ValueError for what no file can be called."""
+    if value is not None and "\0" in value:
+        raise ValueError(f"'{attribute.name}' must not hold a NUL character: {value!r}")
 
 
 @attrs.frozen(kw_only=True)
@@ -19,11 +31,12 @@ class SQLiteConfig:
 
     path: str | None = attrs.field(
         default=None,
+        validator=_check_path,
         metadata={"help": "The file; `~` is the home folder, a relative path starts at the configuration's folder."},
     )
     busy_timeout_seconds: float = attrs.field(
         default=5.0,
-        validator=attrs.validators.ge(0),
+        validator=[attrs.validators.ge(0), attrs.validators.le(BUSY_TIMEOUT_SECONDS_MAX)],
         metadata={"help": "How long a call waits while another process writes; below `[memory] deadline_seconds`."},
     )
     readers: int = attrs.field(
@@ -39,7 +52,27 @@ class SQLiteConfig:
 
 
 def database_path(config: SQLiteConfig, context: Context) -> Path:
-    """The absolute path of the database file, links followed: SQLite keeps its log beside the file itself."""
+    """The absolute path of the database file, links followed: SQLite keeps its log beside the file itself.
+
+    Raises BackendUnavailable where a path leads nowhere.
+    """
     if config.path is None:
-        return (context.data_folder / FILE_NAME).resolve()
-    return (context.config_folder / Path(config.path).expanduser()).resolve()
+        return _followed(context.data_folder / FILE_NAME, backend=context.name)
+    try:
+        expanded = Path(config.path).expanduser()
+    except RuntimeError as error:
+        reason = f"{config.path}: no home folder is known for its `~`"
+        raise BackendUnavailable(context.name, reason, advice="write out the whole path in `path`") from error
+    return _followed(context.config_folder / expanded, backend=context.name)
+
+
+def _followed(path: Path, *, backend: str) -> Path:
+    # Links that lead back to themselves stay as they are, and only asking for the file tells.
+    followed = Path(os.path.realpath(path))
+    try:
+        followed.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            reason, advice = f"{path}: a link in it leads back to itself", "correct it, or name another file in `path`"
+            raise BackendUnavailable(backend, reason, advice=advice) from error
+    return followed

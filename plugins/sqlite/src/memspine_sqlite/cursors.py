@@ -1,10 +1,16 @@
-"""Cursors: opaque text that says where a list or a feed goes on, and that no other store accepts by mistake."""
+"""Cursors: opaque text that says where a list or a feed goes on, and that no other store accepts by mistake.
+
+Those of a feed are sealed: the numbers of its rows count what everybody writes, which is no owner's business.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+import hmac
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -12,7 +18,9 @@ import attrs
 from memspine.errors import CursorError
 
 _LIST_EXPECTED = "the cursor of a list of this store, read in the same direction"
-_FEED_EXPECTED = "a cursor that the feed of this very store gave"
+_FEED_EXPECTED = "a cursor that the feed of this very store gave in the same scope"
+_TAG_BYTES = 16
+_NUMBER_BYTES = 8
 
 
 @attrs.frozen
@@ -39,27 +47,60 @@ def list_position(cursor: str, *, newest_first: bool, backend: str) -> ListPosit
     raise CursorError(backend, cursor, _LIST_EXPECTED)
 
 
-def feed_cursor(sequence: int, *, store: str) -> str:
-    """The cursor behind a row of the feed of a store."""
-    return _encode(["c", store, sequence])
+class FeedSeal:
+    """The cursors of one scope's feed, which tell nothing to whoever has no secret, and hold in no other scope."""
 
+    def __init__(self, secret: bytes, owners: Sequence[str] | None) -> None:
+        self._secret = secret
+        self._scope = json.dumps(owners).encode()
 
-def feed_position(cursor: str, *, store: str, backend: str) -> int:
-    """The row that a cursor stands behind; raises CursorError for one of another store."""
-    match _decode(cursor):
-        case ["c", str(named), int(sequence)] if named == store and 0 <= sequence < 1 << 62:
-            return sequence
-    raise CursorError(backend, cursor, _FEED_EXPECTED)
+    def cursor(self, sequence: int) -> str:
+        """The cursor behind a row of the feed: the same each time for the same row."""
+        number = sequence.to_bytes(_NUMBER_BYTES)
+        # The mask comes from the tag, and the tag from the row, so that no two rows are masked alike.
+        tag = self._keyed(b"feed tag", number, _TAG_BYTES)
+        return _text(tag + self._masked(tag, number))
+
+    def position(self, cursor: str, *, backend: str) -> int:
+        """The row that a cursor stands behind; raises CursorError for one that this seal did not make."""
+        data = _bytes(cursor)
+        if len(data) == _TAG_BYTES + _NUMBER_BYTES:
+            sequence = int.from_bytes(self._masked(data[:_TAG_BYTES], data[_TAG_BYTES:]))
+            if hmac.compare_digest(self.cursor(sequence).encode(), cursor.encode()):
+                return sequence
+        raise CursorError(backend, cursor, _FEED_EXPECTED)
+
+    def _masked(self, tag: bytes, number: bytes) -> bytes:
+        mask = self._keyed(b"feed mask", tag, _NUMBER_BYTES)
+        return bytes(one ^ other for one, other in zip(mask, number, strict=True))
+
+    def _keyed(self, purpose: bytes, data: bytes, size: int) -> bytes:
+        keyed = hashlib.blake2b(data, key=self._secret, person=purpose, digest_size=size)
+        keyed.update(self._scope)
+        return keyed.digest()
 
 
 def _encode(value: list[Any]) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    return _text(text.encode())
 
 
 def _decode(cursor: str) -> object:
     try:
-        data = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        return json.loads(data)
-    except (binascii.Error, ValueError, RecursionError):
+        value = json.loads(_bytes(cursor))
+        # Encoding it again finds what no cursor of ours holds, lone surrogates above all.
+        return value if _encode(value) == cursor else None
+    except (ValueError, RecursionError):
         return None
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _bytes(cursor: str) -> bytes:
+    """What a cursor holds; nothing when it is none."""
+    try:
+        return base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return b""

@@ -212,7 +212,7 @@ class Database:
 
     def _transaction(self, store: Store, connection: apsw.Connection, backend: str) -> Transaction:
         check_format(connection, store.format, self.path, backend=backend)
-        return Transaction(connection=connection, backend=backend, tokens=store.tokens, store=store.id)
+        return Transaction(connection=connection, backend=backend, tokens=store.tokens)
 
     def _translated(self, work: Callable[[], T], backend: str) -> T:
         with translated(backend, self.path):

@@ -27,6 +27,8 @@ _ATTEMPTS = 50
 # How many purges removed rows, and up to which of them the bytes are gone as well.
 _PURGES = "purges"
 _ERASED = "erased"
+# What is not at its path may have been moved, or its medium taken away.
+_MOVED = "a copy that was moved still holds the content: delete it, or put it back and repeat the purge"
 
 
 @attrs.frozen
@@ -153,20 +155,27 @@ def purge_backup(
 ) -> PurgedPlace:
     """Purge in a backup as well, and say what became of it."""
     place = f"backup {backup.path}"
-    if not backup.path.exists():
-        if backup.partial is not None and backup.partial.exists():
-            return PurgedPlace(
-                place=place,
-                status="pending",
-                detail=f"{backup.partial} is being written, or was left behind: delete it",
-            )
-        if not backup.path.parent.is_dir():
-            return PurgedPlace(place=place, status="pending", detail="its folder cannot be reached; repeat the purge")
-        return PurgedPlace(place=place, status="erased", detail="there is no file at this path any more")
     try:
+        absent = _absent(place, backup)
+        if absent is not None:
+            return absent
         return _purge_file(place, backup.path, ids, scope=scope, now=now, settings=settings, store=store)
     except (apsw.Error, OSError) as error:
         return PurgedPlace(place=place, status="pending", detail=f"{error}; repeat the purge, or delete the file")
+
+
+def _absent(place: str, backup: Known) -> PurgedPlace | None:
+    """What a receipt says of a backup that is not at its path; None when it is there. Raises OSError."""
+    # In this order, because a backup that is finished just now has its own name before it loses the other.
+    is_partial = backup.partial is not None and backup.partial.exists()
+    if backup.path.exists():
+        return None
+    if is_partial:
+        detail = f"{backup.partial} is being written, or was left behind: delete it"
+        return PurgedPlace(place=place, status="pending", detail=detail)
+    if not backup.path.parent.is_dir():
+        return PurgedPlace(place=place, status="pending", detail="its folder cannot be reached; repeat the purge")
+    return PurgedPlace(place=place, status="kept", detail=f"no file is there now; {_MOVED}")
 
 
 def _purge_file(
@@ -177,9 +186,9 @@ def _purge_file(
     try:
         application = sql.value(connection, "PRAGMA application_id")
         if application != schema.APPLICATION_ID or schema.meta(connection, "store") != store:
-            return PurgedPlace(place=place, status="kept", detail="the file is no backup of this store any more")
+            return PurgedPlace(place=place, status="kept", detail=f"the file is no backup of this store; {_MOVED}")
         tokens = Tokens(bytes.fromhex(schema.meta(connection, "secret") or ""))
-        transaction = Transaction(connection=connection, backend=place, tokens=tokens, store=store)
+        transaction = Transaction(connection=connection, backend=place, tokens=tokens)
         with immediate(connection, seconds=settings.busy_timeout_seconds):
             purge_rows(transaction, ids, scope=scope, now=now)
     finally:

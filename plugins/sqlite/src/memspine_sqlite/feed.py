@@ -18,22 +18,22 @@ _TRIMMED_EXPECTED = "a cursor behind what was trimmed from the feed"
 
 def changes(transaction: Transaction, *, scope: Scope, limit: int, cursor: str | None) -> ChangePage:
     """The changes behind a cursor, in the order of their commits."""
-    connection, store = transaction.connection, transaction.store
+    seal = cursors.FeedSeal(transaction.tokens.secret, scope.owners)
     behind = 0
     if cursor is not None:
-        behind = cursors.feed_position(cursor, store=store, backend=transaction.backend)
+        behind = seal.position(cursor, backend=transaction.backend)
         if behind < _trimmed(transaction, scope):
             raise CursorError(transaction.backend, cursor, _TRIMMED_EXPECTED)
     where = _in_scope(transaction, scope).also("sequence > ?", behind)
     rows = sql.rows(
-        connection,
+        transaction.connection,
         "SELECT sequence, id, owners.name, revision, deleted, changed_at "
         f"FROM changes CROSS JOIN owners ON number = changes.owner WHERE {where.sql} ORDER BY sequence LIMIT ?",
         (*where.values, max(limit, 0) + 1),
     )
     page = tuple(
         Change(
-            cursor=cursors.feed_cursor(sequence, store=store),
+            cursor=seal.cursor(sequence),
             id=id,
             owner=owner,
             revision=revision,
@@ -42,7 +42,7 @@ def changes(transaction: Transaction, *, scope: Scope, limit: int, cursor: str |
         )
         for sequence, id, owner, revision, deleted, changed in rows[: max(limit, 0)]
     )
-    end = page[-1].cursor if page else cursors.feed_cursor(max(behind, _trimmed(transaction, scope)), store=store)
+    end = page[-1].cursor if page else seal.cursor(max(behind, _trimmed(transaction, scope)))
     return ChangePage(page, end, more=len(rows) > len(page))
 
 

@@ -59,6 +59,7 @@ class Tokens:
     """Turns terms into the tokens of one store."""
 
     def __init__(self, secret: bytes) -> None:
+        self.secret = secret
         self._token = _Cache(secret).__getitem__
 
     def token(self, owner: int, term: str) -> str:

@@ -13,9 +13,15 @@ from memspine.model import PurgedPlace, PurgeReceipt, Scope
 from memspine_sqlite import backups, erasing
 from memspine_sqlite.database import Database
 from memspine_sqlite.failures import translated
+from memspine_sqlite.rows import owner_number
 from memspine_sqlite.transactions import Transaction
 
 _PLACES = ("rows", "history", "keyword index", "write-ahead log")
+_OWNER = PurgedPlace(
+    place="owner's name",
+    status="kept",
+    detail="the name stays beside tombstones and feed, which refer to it",
+)
 
 
 def purge(database: Database, ids: Sequence[str] | None, *, scope: Scope, now: datetime, backend: str) -> PurgeReceipt:
@@ -27,14 +33,20 @@ def purge(database: Database, ids: Sequence[str] | None, *, scope: Scope, now: d
     known = database.write_and_wait(
         lambda transaction: backups.known(transaction.connection, database.path), backend=backend
     )
-    for backup in known:
-        place = erasing.purge_backup(backup, ids, scope=scope, now=now, settings=database.settings, store=store.id)
-        places.append(place)
-        if place.status != "pending" and not backup.path.exists():
-            database.write_and_wait(partial(_forget, target=backup.path), backend=backend)
+    places += [
+        erasing.purge_backup(backup, ids, scope=scope, now=now, settings=database.settings, store=store.id)
+        for backup in known
+    ]
+    is_whole = ids is None and scope.session is None
+    if is_whole and database.write_and_wait(partial(_is_named, owner=scope.owner), backend=backend):
+        places.append(_OWNER)
     places.append(PurgedPlace(place="change feed", status="kept", detail="ids, revisions and times, no content"))
     places.append(PurgedPlace(place="tombstones", status="kept", detail="ids, revisions and times, no content"))
     return PurgeReceipt(memories, tuple(places))
+
+
+def _is_named(transaction: Transaction, *, owner: str) -> bool:
+    return owner_number(transaction.connection, owner) is not None
 
 
 def _erase_bytes(database: Database) -> erasing.Erased:
@@ -52,21 +64,23 @@ def backup(database: Database, target: Path, *, backend: str) -> None:
     with translated(backend, target):
         if target.exists():
             raise FileExistsError(None, "it is there already, and a backup never overwrites a file", str(target))
-        # Noted first, so that no purge can miss the copy.
-        database.write_and_wait(partial(_remember, target=target, partial_path=partial_path), backend=backend)
+        # Noted first, so that no purge can miss the copy. An earlier one with this name may have been moved.
+        was_known = database.write_and_wait(
+            partial(_remember, target=target, partial_path=partial_path), backend=backend
+        )
         complete = False
         try:
             backups.copy(database.path, target, database.settings, partial=partial_path)
             complete = True
         finally:
-            if complete:
+            if complete or was_known:
                 database.write_and_wait(partial(_remember, target=target, partial_path=None), backend=backend)
             elif not target.exists():
                 database.write_and_wait(partial(_forget, target=target), backend=backend)
 
 
-def _remember(transaction: Transaction, *, target: Path, partial_path: Path | None) -> None:
-    backups.remember(transaction.connection, target, partial=partial_path)
+def _remember(transaction: Transaction, *, target: Path, partial_path: Path | None) -> bool:
+    return backups.remember(transaction.connection, target, partial=partial_path)
 
 
 def _forget(transaction: Transaction, *, target: Path) -> None:

@@ -55,6 +55,8 @@ def _put_memory(ledger: Ledger, memory: Memory, *, owner: int) -> PutOutcome:
 
 
 def _with_telemetry(state: State, old: Stored) -> State:
+    if old.is_expired(state.updated_at):
+        return state  # it started afresh: the recalls of what had expired are not its own
     accessed = [time for time in (state.last_accessed_at, old.state.last_accessed_at) if time is not None]
     return state._replace(
         access_count=max(state.access_count, old.state.access_count),

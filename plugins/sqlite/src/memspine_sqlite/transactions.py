@@ -10,9 +10,8 @@ from memspine_sqlite.keywords import Tokens
 
 @attrs.frozen(kw_only=True)
 class Transaction:
-    """An open transaction. `backend` names the store in errors, `store` is the id of the database in cursors."""
+    """An open transaction. `backend` names the store in errors."""
 
     connection: apsw.Connection
     backend: str
     tokens: Tokens
-    store: str

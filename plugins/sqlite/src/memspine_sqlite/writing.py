@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from memspine.errors import ConflictError, NotFoundError
-from memspine.model import Memory, MemoryChanges, MemoryFilter, NewMemory, Scope, Tombstone, Written
+from memspine.model import Memory, MemoryChanges, MemoryFilter, NewMemory, Scope, Tombstone, Written, merged_metadata
 from memspine.times import from_milliseconds, to_milliseconds
 from memspine_sqlite import filters, keywords, sql
 from memspine_sqlite.ledger import Ledger
@@ -43,7 +43,7 @@ def _create(ledger: Ledger, new: NewMemory, *, owner: int, scope: Scope, id: str
     old = ledger.find_key(owner, new.key) or ledger.find(owner, id)
     if old is None or old.is_expired(at):
         return _create_new(ledger, new, old, owner=owner, scope=scope, id=id, now=now, at=at)
-    metadata, before = _merged(json_object(old.state.metadata), new.metadata), old.state
+    metadata, before = merged_metadata(json_object(old.state.metadata), new.metadata), old.state
     state = State(
         before.id, new.session if scope.session is None else scope.session, new.type.value, new.key,
         before.created_at, at, optional_milliseconds(new.expires_at),
@@ -82,10 +82,6 @@ def _create_new(
     else:
         ledger.restart(old, state, metadata=memory.metadata, at=at)
     return Written(memory, created=True)
-
-
-def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in {**old, **new}.items() if value is not None or name not in new}
 
 
 def update(
