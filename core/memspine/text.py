@@ -257,8 +257,8 @@ def _token_terms(token: str) -> tuple[str, ...]:
 
 def _terms(token: str) -> tuple[str, ...]:
     """The terms of one token: of an identifier its parts and itself, of a run without spaces characters and pairs."""
-    if token.isascii() and token.isalnum() and token[1:].islower():
-        return _word_terms(token)  # a plain word: no joiner, no ending, no hump
+    if token.isascii() and token.isalnum() and (token.islower() or token[1:].islower() or token.isdigit()):
+        return _word_terms(token)  # a plain word or number: no joiner, no ending, no hump
     token = _plain(token)
     if _is_unspaced(token):
         return (*token, *map("".join, itertools.pairwise(token)))
@@ -273,6 +273,8 @@ def _terms(token: str) -> tuple[str, ...]:
 
 
 def _chunk_terms(chunk: str) -> tuple[str, ...]:
+    if chunk.isascii() and chunk.isalnum():
+        return _token_terms(chunk)  # one token, as it stands
     return tuple(term for token in _tokens(chunk) for term in _token_terms(token))
 
 

@@ -78,7 +78,8 @@ async def create_directly(path, memories):
     scope, ids, spent = Scope.of_owner("me"), IdSource(), []
     async with backend(path) as store:
         for new in memories:
-            checked, now = Intake().memory(new), times.now()
+            now = times.now()
+            checked = Intake().memory(new, now=now)
             spent.append(await milliseconds(store.create(checked, scope=scope, id=ids.new(now), now=now)))
     return statistics.median(spent), await hop_milliseconds()
 
