@@ -385,7 +385,8 @@ class MemoryManager:
         answer = await self._open.chain.read_listing(
             "count", lambda backend: backend.count(checked, scope=scope, now=now, by=group)
         )
-        return answer.value
+        counts = answer.value
+        return Counts(counts.total, counts.groups, answer.backend, answer.degraded)
 
     async def search(
         self,

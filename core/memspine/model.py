@@ -203,10 +203,12 @@ class MemoryPage:
 
 @attrs.frozen
 class Counts:
-    """How many memories there are; `groups` holds the same by type, session or owner when that was asked for."""
+    """How many memories there are, in all and by group; the manager adds who counted and what was degraded."""
 
     total: int
     groups: Mapping[str, int] = attrs.field(factory=dict)
+    backend: str = ""
+    degraded: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -410,10 +412,8 @@ class Cut:
 
 @attrs.frozen(kw_only=True)
 class Trace:
-    """How an answer came about. `degraded` says what was missing, and why; it is empty when nothing was.
-
-    `cuts` lists the first `CUTS_LISTED_MAX` candidates that were left out, `cut_counts` counts all of them by reason.
-    """
+    """How an answer came about. `degraded` says what was missing, and why; it is empty when nothing was. `cuts` lists
+    the first `CUTS_LISTED_MAX` candidates that were left out, `cut_counts` counts all of them by reason."""
 
     strategy: str
     scope: str

@@ -80,10 +80,6 @@ class KeywordScale:
                 total += share * (root / (root + norm))
         return total
 
-    def share(self, match: KeywordMatch) -> float:
-        """The weighted share of the question's terms that the match holds, 0..1."""
-        return min(math.fsum(share for share, f in zip(self.shares, match.frequencies, strict=True) if f), 1.0)
-
 
 def keyword_scores(matches: Sequence[KeywordMatch], statistics: KeywordStatistics) -> list[tuple[float, KeywordMatch]]:
     """Matches with their scores, best first, ties by id."""

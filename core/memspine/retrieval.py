@@ -30,7 +30,7 @@ from memspine.model import (
     Trace,
 )
 from memspine.ranking import keyword_scores
-from memspine.text import QueryTerms, TokenCounter, query_terms
+from memspine.text import TERMS_MAX, QueryTerms, TokenCounter, query_terms
 
 Strategy = Literal["exact", "semantic", "hybrid"]
 
@@ -195,8 +195,10 @@ async def _keyword(backend: MemoryBackend, request: RecallRequest, terms: QueryT
             gone.append(match.id)
         else:
             found.append(_candidate(memory, match, rank=rank, score=score, terms=terms))
+    cut_off = f"only the first {TERMS_MAX} words of the question were looked for"
     return Found(
         candidates=tuple(found),
+        detail=cut_off if len(terms.terms) >= TERMS_MAX else "",
         matched=answer.matched,
         more=len(wanted) < (len(scored) if by_time else answer.matched),
         leg="keyword",

@@ -35,6 +35,9 @@ import attrs
 ANALYSIS_VERSION = 1
 """Raised when the same text yields other terms than before: an index built by another version has to be rebuilt."""
 
+TERMS_MAX = 64
+"""The most terms of one question."""
+
 TERM_LENGTH_MAX = 64
 """Longer terms are cut to this many characters: they are hashes and blobs, and cutting keeps equal ones equal."""
 
@@ -172,7 +175,7 @@ class QueryTerms:
     words: tuple[str, ...]
 
 
-def query_terms(text: str, *, terms_max: int = 64) -> QueryTerms:
+def query_terms(text: str, *, terms_max: int = TERMS_MAX) -> QueryTerms:
     """The content words of a question as terms; its stop words only if there is nothing else.
 
     Of a longer text the first `terms_max` distinct terms count.

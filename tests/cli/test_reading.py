@@ -169,7 +169,7 @@ def test_stats(filled):
     """`stats` counts in all, by type and session, with --all-owners by owner, and tells about the stores."""
     filled.add("hers", "--owner", "ada")
     data = filled.ok("stats", "--json").data
-    assert list(data) == ["total", "byType", "bySession", "backends"]
+    assert list(data) == ["total", "byType", "bySession", "degraded", "backends"]
     assert data["total"] == 5
     assert data["byType"] == {"episodic": 2, "factual": 3}
     assert data["bySession"] == {"a": 2, "b": 3}

@@ -629,3 +629,22 @@ def test_a_search_that_gave_up_says_so(settings, monkeypatch):
         assert any("60 of 100" in reason for reason in result.trace.degraded)
 
     with_manager(settings, test)
+
+
+def test_counts_say_who_counted(tmp_path):
+    """A count that a fallback gave, because `read_fallback` lets it, names the fallback and what failed."""
+    (tmp_path / "broken.db").write_bytes(b"no database at all" * 100)
+    settings = {
+        "memory": {"primary": "broken", "fallbacks": ["store"], "read_fallback": True},
+        "backends": {
+            "broken": {"plugin": "sqlite", "path": str(tmp_path / "broken.db")},
+            "store": {"plugin": "reference"},
+        },
+    }
+
+    async def test(memory):
+        counts = await memory.count(by="type")
+        assert (counts.total, counts.backend) == (0, "store")
+        assert "no SQLite database" in counts.degraded[0]
+
+    with_manager(settings, test)

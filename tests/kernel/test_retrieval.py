@@ -231,3 +231,14 @@ def test_two_owners_may_share_an_id(stores):
         assert contents(result) == ["a dog"]
 
     asyncio.run(run())
+
+
+def test_a_question_that_is_cut_off_says_so(stores):
+    """Of a very long question only so many words are looked for, and the trace tells."""
+
+    async def run():
+        chain = await filled(stores, ["dog"])
+        result = await recall(chain, "dog " + " ".join(f"w{n}" for n in range(100)))
+        assert "first 64 words" in result.trace.legs[0].detail
+
+    asyncio.run(run())

@@ -56,8 +56,12 @@ def _answer(counts: dict[str, Counts], healths: dict[str, Health], out: Output) 
 
         data: dict[str, Any] = {"total": total}
         data |= {_WIRE[by]: dict(count.groups) for by, count in counts.items()}
+        data["degraded"] = list(counts["type"].degraded)
         out.data({**data, "backends": {name: health_to_wire(health) for name, health in healths.items()}})
         return
+    from memspine.cli.render import tell_degraded
+
+    tell_degraded(counts["type"].degraded, out)
     rows = [("total", "-", str(total))]
     rows += [(by, name or "-", str(n)) for by, count in counts.items() for name, n in sorted(count.groups.items())]
     for name, health in healths.items():
