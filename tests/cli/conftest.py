@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 
 import attrs
 import pytest
@@ -107,13 +108,22 @@ def cli(config, capsys, monkeypatch):
     return CommandLine(str(config), capsys, monkeypatch, {**os.environ, "PYTHONWARNINGS": "error"})
 
 
+_GROUPS = ("memspine", "memspine.commands")
+
+
+def _read(entry):
+    """An entry point whose distribution has been read already."""
+    distribution = types.SimpleNamespace(name=entry.dist.name, version=entry.dist.version)
+    return types.SimpleNamespace(name=entry.name, value=entry.value, dist=distribution)
+
+
 @pytest.fixture
 def unprivileged(cli, monkeypatch):
     """Turns this process into one without privileges until the test is over; what root may do proves nothing."""
     # The environment of the tests may be root's alone: what is installed is found, and imported, beforehand.
     cli.add("imports what root alone may be able to read")
     cli("get", "nope")
-    found = {group: importlib.metadata.entry_points(group=group) for group in ("memspine", "memspine.commands")}
+    found = {group: [_read(entry) for entry in importlib.metadata.entry_points(group=group)] for group in _GROUPS}
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: found[group])
     root = os.geteuid() == 0
     yield lambda: os.seteuid(65534) if root else None
