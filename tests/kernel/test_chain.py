@@ -163,7 +163,7 @@ def test_a_hanging_store_costs_its_deadline_and_no_more(stores):
         started = loop.time()
         answer = await chain.chain.search(listing)
         assert answer.backend == "second"
-        assert loop.time() - started < 5
+        assert loop.time() - started < 20
 
     asyncio.run(run())
 

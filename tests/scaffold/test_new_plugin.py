@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAME = "paper-box"
 
 
-def run(*command, cwd, path=None, timeout=80):
+def run(*command, cwd, path=None, timeout=300):
     """A command with the Python of the tests, which has to succeed; with `path`, what is installed there is found."""
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     if path is not None:
