@@ -128,8 +128,10 @@ class MemoryManager:
     history = _blocking(AsyncMemoryManager.history)
     inject = _blocking(AsyncMemoryManager.inject)
     health = _blocking(AsyncMemoryManager.health)
+    engine = _blocking(AsyncMemoryManager.engine)
     flush = _blocking(AsyncMemoryManager.flush)
     maintain = _blocking(AsyncMemoryManager.maintain)
+    reindex = _blocking(AsyncMemoryManager.reindex)
     backup = _blocking(AsyncMemoryManager.backup)
 
     def _run(self, call: Coroutine[Any, Any, R]) -> R:

@@ -7,17 +7,16 @@ routing table of `core/adr/0003-chain.md`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Generic, TypeVar
 
 import attrs
 
 from memspine.contracts import Capability, MemoryBackend
-from memspine.errors import BackendUnavailable, ClosedError, MemspineError, describe
+from memspine.errors import BackendUnavailable, MemspineError
 from memspine.model import Health, Memory, Scope
+from memspine.ondemand import CallFailed, OnDemand
 
 T = TypeVar("T")
 
@@ -41,64 +40,8 @@ class Gathered:
     failures: tuple[str, ...]
 
 
-class Member:
-    """One backend of a chain, opened when it is first needed; a failed opening is tried again at the next need.
-
-    `redact` takes credentials out of a text that a plugin wrote.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        open: Callable[[], AbstractAsyncContextManager[MemoryBackend]],
-        redact: Callable[[str], str] = str,
-    ) -> None:
-        self.name = name
-        self.redact = redact
-        self._open = open
-        self._holder: asyncio.Task[None] | None = None
-        self._ready: asyncio.Future[MemoryBackend] | None = None
-        self._leave = asyncio.Event()
-        self._is_closed = False
-
-    async def backend(self) -> MemoryBackend:
-        """The opened backend. Raises whatever opening it raises.
-
-        A caller that gives up waiting does not stop the opening: a store may be migrating its data just then.
-        """
-        if self._is_closed:
-            raise ClosedError(self.name)
-        if self._holder is not None and self._holder.done() and not self._holder.cancelled():
-            self._holder.exception()  # looked at: a store that broke down while it was open is opened anew
-        if self._ready is None or self._holder is None or self._holder.done():
-            self._ready = asyncio.get_running_loop().create_future()
-            self._holder = asyncio.create_task(self._hold(self._ready))
-        return await asyncio.shield(self._ready)
-
-    async def close(self, *, patience_seconds: float) -> None:
-        """Close the backend for good; an opening that is under way may end first, or is given up in time."""
-        self._is_closed = True
-        self._leave.set()
-        if self._holder is not None:
-            await asyncio.wait([self._holder], timeout=patience_seconds)
-            self._holder.cancel()
-            holder, self._holder = self._holder, None
-            with contextlib.suppress(asyncio.CancelledError):
-                await holder
-
-    async def _hold(self, ready: asyncio.Future[MemoryBackend]) -> None:
-        """Open and close in one task, as stores with tasks of their own need it."""
-        try:
-            async with self._open() as backend:
-                ready.set_result(backend)
-                await self._leave.wait()
-        except (Exception, SystemExit) as error:
-            if ready.done():
-                text = self.redact(f"closing failed: {describe(error)}")
-                raise BackendUnavailable(self.name, text) from error
-            ready.set_exception(error if isinstance(error, Exception) else RuntimeError(f"SystemExit({error})"))
-            ready.exception()  # looked at, because whoever asked for it may have given up waiting
+Member = OnDemand[MemoryBackend]
+"""One backend of a chain."""
 
 
 class Chain:
@@ -143,9 +86,12 @@ class Chain:
         members = self._members if self._read_fallback else self._members[:1]
         return await self._first_answer(members, operation, call)
 
-    async def search(self, call: Callable[[MemoryBackend], Awaitable[T]]) -> Answer[T]:
-        """Ask in order until one answers; an empty answer is an answer. Raises BackendUnavailable naming each cause."""
-        return await self._first_answer(self._members, "search", call)
+    async def search(
+        self, call: Callable[[MemoryBackend], Awaitable[T]], *, within_seconds: float | None = None
+    ) -> Answer[T]:
+        """Ask in order until one answers, each within `within_seconds` if that is shorter than the chain's deadline; an
+        empty answer is an answer. Raises BackendUnavailable naming each cause."""
+        return await self._first_answer(self._members, "search", call, within_seconds=within_seconds)
 
     async def get_many(
         self, ids: Sequence[str], *, scope: Scope, now: datetime, primary_only: bool = False
@@ -203,19 +149,24 @@ class Chain:
         """Those of the ids that the primary remembers as deleted. No fallback may bring them back."""
         if not ids or len(self._members) == 1:
             return frozenset()
-        backend = await self.primary.backend()
+        backend = await self.primary.opened()
         if Capability.CHANGES not in backend.capabilities:
             return frozenset()
         tombstones = await self._call(self.primary, "tombstones", lambda primary: primary.tombstones(ids, scope=scope))
         return frozenset(tombstones)
 
     async def _first_answer(
-        self, members: Sequence[Member], operation: str, call: Callable[[MemoryBackend], Awaitable[T]]
+        self,
+        members: Sequence[Member],
+        operation: str,
+        call: Callable[[MemoryBackend], Awaitable[T]],
+        *,
+        within_seconds: float | None = None,
     ) -> Answer[T]:
         failures: list[BackendUnavailable] = []
         for member in members:
             try:
-                value = await self._call(member, operation, call)
+                value = await self._call(member, operation, call, within_seconds=within_seconds)
             except BackendUnavailable as error:
                 failures.append(error)
             else:
@@ -234,27 +185,15 @@ class Chain:
         *,
         write_ids: Sequence[str] | None = None,
         unhurried: bool = False,
+        within_seconds: float | None = None,
     ) -> T:
         """One call of one member; whatever it raises that is not ours becomes BackendUnavailable."""
-        began = False
-        deadline = asyncio.timeout(None if unhurried else self._deadline_seconds)
+        seconds = None if unhurried else min(self._deadline_seconds, within_seconds or self._deadline_seconds)
         try:
-            async with deadline:
-                backend = await member.backend()
-                began = True
-                return await call(backend)
-        except MemspineError:
-            raise
-        except TimeoutError as error:
-            reason = (
-                f"{operation} took longer than {self._deadline_seconds:g} s"
-                if deadline.expired()
-                else f"{operation}: {error}"
-            )
-            raise self._unavailable(member, reason, began=began, write_ids=write_ids) from error
-        except (Exception, SystemExit) as error:  # a plugin may raise anything
-            reason = member.redact(f"{operation} failed: {describe(error)}")
-            raise self._unavailable(member, reason, began=began, write_ids=write_ids) from error
+            return await member.ask(call, seconds=seconds)
+        except CallFailed as error:
+            reason = f"{operation} {error.reason}"
+            raise self._unavailable(member, reason, began=error.has_begun, write_ids=write_ids) from error.__cause__
 
     def _unavailable(
         self, member: Member, reason: str, *, began: bool, write_ids: Sequence[str] | None

@@ -98,6 +98,14 @@ class CapabilityError(MemspineError):
         )
 
 
+class NoVectorsError(CapabilityError):
+    """A call that needs vectors where there are none; `reason` says why."""
+
+    def __init__(self, operation: str, reason: str) -> None:
+        self.capability, self.operation, self.store, self.reason = "vectors", operation, "memspine", reason
+        MemspineError.__init__(self, f"{operation} needs vectors: {reason}")
+
+
 class BackendError(MemspineError):
     """A store could not do what was asked."""
 
@@ -178,12 +186,41 @@ class ClosedError(BackendError):
         super().__init__(backend, "is not open; use it inside `async with`")
 
 
-class EmbeddingError(MemspineError):
+Trouble = Literal["auth", "quota", "rate", "too_long", "transient", "config", "invalid"]
+"""What kind of thing went wrong with a model: the credential is not accepted, the account is used up, too many calls, a
+text that the model does not take, something that may pass, the settings or the files of the model, or an answer or a
+text that is no use."""
+
+
+class ModelError(MemspineError):
+    """A model, near or far, did not do its work; the whole call is void. `retry_after_seconds` is what it asked for."""
+
+    role = "model"
+
+    def __init__(
+        self,
+        source: str,
+        reason: str,
+        *,
+        expected: str,
+        kind: Trouble = "invalid",
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        self.source, self.reason, self.expected, self.kind = source, reason, expected, kind
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(f"{self.role} {source!r}: {reason}; expected {expected}")
+
+
+class EmbeddingError(ModelError):
     """An embedding source gave no usable vectors; the whole batch is void."""
 
-    def __init__(self, source: str, reason: str, *, expected: str) -> None:
-        self.source, self.reason, self.expected = source, reason, expected
-        super().__init__(f"embedding source {source!r}: {reason}; expected {expected}")
+    role = "embedding source"
+
+
+class RerankError(ModelError):
+    """A reranker did not judge all texts."""
+
+    role = "reranker"
 
 
 def describe(error: BaseException) -> str:

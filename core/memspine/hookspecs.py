@@ -14,7 +14,7 @@ from typing import Any
 
 import pluggy
 
-from memspine.contracts import EmbeddingSource, Injector, MemoryBackend, Provider, VectorStore
+from memspine.contracts import EmbeddingSource, Injector, MemoryBackend, Model, Provider, Reranker, VectorStore
 
 PROJECT = "memspine"
 """The entry-point group that plugins register in."""
@@ -41,3 +41,13 @@ def memspine_vector_stores() -> Iterable[Provider[VectorStore, Any]]:  # type: i
 @hookspec
 def memspine_injectors() -> Iterable[Provider[Injector, Any]]:  # type: ignore[empty-body]
     """The request shapes that this plugin can place memories into."""
+
+
+@hookspec
+def memspine_rerankers() -> Iterable[Provider[Reranker, Any]]:  # type: ignore[empty-body]
+    """The rerankers that this plugin offers."""
+
+
+@hookspec
+def memspine_models() -> Iterable[Model]:  # type: ignore[empty-body]
+    """The models that `memspine models fetch` can fetch for this plugin."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -11,13 +11,15 @@ import attrs
 
 from memspine.chain import Chain
 from memspine.contracts import Capability, MemoryBackend
+from memspine.indexing import VectorIndex
 from memspine.intake import Intake
 from memspine.model import Scope
 
-Kind = Literal["expire", "history"]
+Kind = Literal["expire", "history", "spaces", "embed"]
 
-KINDS: Final[tuple[Kind, ...]] = ("expire", "history")
-"""Every kind, in the order they are run: sweep expired memories; drop old states, tombstones and feed rows."""
+KINDS: Final[tuple[Kind, ...]] = ("expire", "history", "spaces", "embed")
+"""Every kind, in the order they are run: sweep expired memories; drop old states, tombstones and feed rows; drop vector
+spaces that nobody uses any more and the vectors of expired memories; embed what has no vector yet."""
 
 TOMBSTONE_DAYS_MIN: Final = 30
 STEP_ROWS: Final = 500
@@ -26,36 +28,62 @@ STEP_ROWS: Final = 500
 
 @attrs.frozen(kw_only=True)
 class MaintenanceReport:
-    """How many rows each kind removed, and whether there is more to do."""
+    """How many rows each kind removed, how many memories were embedded, and whether there is more to do.
+
+    `troubles` say what keeps memories from being embedded.
+    """
 
     removed: Mapping[Kind, int]
     complete: bool
+    embedded: int = 0
+    troubles: tuple[str, ...] = ()
 
 
 async def run_maintenance(
     chain: Chain,
     *,
+    index: VectorIndex | None = None,
     now: datetime,
     history_days: int,
     feed_days: int,
     kinds: Sequence[Kind] = KINDS,
     budget_seconds: float | None = None,
+    only_loaded: bool = False,
 ) -> MaintenanceReport:
-    """Run the kinds on the primary, in steps, until done or the budget is spent (None: until done)."""
-    started = time.monotonic()
+    """Run the kinds on the primary and the index, in steps, until done or the budget is spent (None: until done).
+
+    With `only_loaded`, nothing is embedded by a model that was not used yet.
+    """
     for kind in kinds:
         Intake().choice("kind", kind, KINDS)
-    removed = dict.fromkeys(kinds, 0)
+    deadline = None if budget_seconds is None else time.monotonic() + budget_seconds
+    removed: dict[Kind, int] = {kind: 0 for kind in kinds if kind != "embed"}
     for kind in kinds:
-        for step in await _steps(chain, kind, now=now, history_days=history_days, feed_days=feed_days):
-            while True:
-                if budget_seconds is not None and time.monotonic() - started >= budget_seconds:
-                    return MaintenanceReport(removed=removed, complete=False)
-                rows = (await chain.write(f"maintenance ({kind})", step)).value
-                removed[kind] += rows
-                if rows < STEP_ROWS:
-                    break
-    return MaintenanceReport(removed=removed, complete=True)
+        if kind == "embed":
+            continue
+        async for rows in _removing(chain, kind, index=index, now=now, history_days=history_days, feed_days=feed_days):
+            removed[kind] += rows
+            if deadline is not None and time.monotonic() >= deadline:
+                return MaintenanceReport(removed=removed, complete=False)
+    if "embed" not in kinds or index is None:
+        return MaintenanceReport(removed=removed, complete=True)
+    left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+    done = await index.work(seconds=left, only_loaded=only_loaded)
+    return MaintenanceReport(removed=removed, complete=done.complete, embedded=done.embedded, troubles=done.troubles)
+
+
+async def _removing(
+    chain: Chain, kind: Kind, *, index: VectorIndex | None, now: datetime, history_days: int, feed_days: int
+) -> AsyncIterator[int]:
+    """The steps of a kind that removes rows: how many went with each, until none is left."""
+    if kind == "spaces":
+        yield 0 if index is None else await index.collect()
+        return
+    for step in await _steps(chain, kind, now=now, history_days=history_days, feed_days=feed_days):
+        rows = STEP_ROWS
+        while rows >= STEP_ROWS:
+            rows = (await chain.write(f"maintenance ({kind})", step)).value
+            yield rows
 
 
 Step = Callable[[MemoryBackend], Awaitable[int]]

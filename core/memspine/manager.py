@@ -13,31 +13,25 @@ from memspine import times
 from memspine.errors import BackendUnavailable, ClosedError, InvalidMemoryError, NotFoundError
 from memspine.ids import IdSource, keyed_id
 from memspine.intake import Intake
+from memspine.keeping import Keeping
 from memspine.model import (
     UNSET,
     Counts,
-    Health,
-    InjectionResult,
     Memory,
     MemoryChanges,
     MemoryFilter,
-    MemoryResult,
     MemoryType,
     NewMemory,
-    PageResult,
-    PurgedPlace,
-    PurgeReceipt,
     PutOutcome,
     Revision,
-    SearchResult,
     Tombstone,
     Unset,
 )
+from memspine.results import InjectionResult, MemoryResult, PageResult, SearchResult
 from memspine.text import TokenCounter, estimate_tokens
 
 if TYPE_CHECKING:
     from memspine.config import Config
-    from memspine.maintenance import Kind, MaintenanceReport
     from memspine.plugins import Plugins
     from memspine.policy import StrategyName
     from memspine.running import Running
@@ -46,7 +40,7 @@ if TYPE_CHECKING:
 GROUPS: Final[tuple[Literal["type", "session", "owner"], ...]] = ("type", "session", "owner")
 
 
-class MemoryManager:
+class MemoryManager(Keeping):
     """Remember, recall, inject, forget: asynchronous; `memspine.blocking.MemoryManager` is its twin without async.
 
         async with MemoryManager("memspine.toml") as memory:
@@ -147,6 +141,7 @@ class MemoryManager:
         answer = await running.chain.write(
             "create", lambda backend: backend.create(memory, scope=scope, id=new_id, now=now), ids=[new_id]
         )
+        self._open.note_changes()
         written = answer.value
         return MemoryResult(
             memory=written.memory, backend=answer.backend, notes=tuple(intake.notes), created=written.created
@@ -179,6 +174,7 @@ class MemoryManager:
         answer = await running.chain.unhurried(
             "create_many", lambda backend: backend.create_many(checked, scope=scope, ids=new_ids, now=now), ids=new_ids
         )
+        self._open.note_changes()
         return tuple(
             MemoryResult(memory=written.memory, backend=answer.backend, notes=note, created=written.created)
             for written, note in zip(answer.value, notes, strict=True)
@@ -218,6 +214,7 @@ class MemoryManager:
             lambda backend: backend.update(known, changes, scope=scope, now=now, expected_revision=revision),
             ids=[known],
         )
+        self._open.note_changes()
         return MemoryResult(memory=answer.value, backend=answer.backend, notes=tuple(intake.notes))
 
     async def delete(
@@ -231,6 +228,7 @@ class MemoryManager:
             lambda backend: backend.delete(known, scope=scope, now=now, expected_revision=revision),
             ids=[known],
         )
+        self._open.note_changes()
         return answer.value
 
     async def delete_many(
@@ -251,6 +249,7 @@ class MemoryManager:
             lambda backend: backend.delete_many(checked, scope=scope, now=now, dry_run=dry_run),
             ids=None if dry_run else (),
         )
+        self._open.note_changes()
         return answer.value
 
     async def restore(
@@ -267,6 +266,7 @@ class MemoryManager:
             lambda backend: restore_state(backend, known, revision=wanted, scope=scope, now=now),
             ids=[known],
         )
+        self._open.note_changes()
         memory, notes = answer.value
         return MemoryResult(memory=memory, backend=answer.backend, notes=notes)
 
@@ -279,27 +279,8 @@ class MemoryManager:
         answer = await self._open.chain.unhurried(
             "put", lambda backend: backend.put(checked, scope=scope), ids=[record.id for record in checked]
         )
+        self._open.note_changes()
         return answer.value
-
-    async def purge(
-        self, ids: Sequence[str] | None, *, owner: str | None = None, management: bool = False
-    ) -> PurgeReceipt:
-        """Erase memories (None: all of the owner) from every place that the primary knows. Raises CapabilityError.
-
-        The receipt names each place; fallbacks, which callers never write to, are listed as kept.
-        """
-        running = self._open
-        known = None if ids is None else Intake().ids(ids)
-        scope, now = running.policy.writing_scope(owner, management=management), times.now()
-        running.forget_accesses(scope.owner, known)
-        answer = await running.chain.unhurried(
-            "purge", lambda backend: backend.purge(known, scope=scope, now=now), ids=known or ()
-        )
-        others = (
-            PurgedPlace(place=f"fallback {member.name}", status="kept", detail="fallbacks are not written to")
-            for member in running.chain.members[1:]
-        )
-        return PurgeReceipt(answer.value.memories, (*answer.value.places, *others))
 
     # ── reading ──
 
@@ -414,6 +395,8 @@ class MemoryManager:
             limit=limit,
             max_tokens=max_tokens,
         )
+        if request.strategy != "exact":
+            await running.catch_up()
         result = await running.retrieval.recall(request)
         if not preview:
             running.record_accesses(result)
@@ -466,27 +449,6 @@ class MemoryManager:
         )
         self.injection_failures += not well
         return result
-
-    # ── keeping ──
-
-    async def health(self, *, deep: bool = False) -> dict[str, Health]:
-        """A read-only probe of every backend, by name, primary first; `deep` checks all that is stored."""
-        return await self._open.health(deep=deep)
-
-    async def flush(self) -> None:
-        """Write the recalls counted so far, which otherwise happens within 5 s and when the manager is left."""
-        await self._open.flush_accesses()
-
-    async def maintain(
-        self, kinds: Sequence[Kind] | None = None, *, budget_seconds: float | None = None
-    ) -> MaintenanceReport:
-        """Do the background work now, of these kinds or of all: to its end, or as much as the time allows."""
-        return await self._open.maintain(kinds, budget_seconds=budget_seconds)
-
-    async def backup(self, target: str | Path) -> None:
-        """Write a consistent copy of the primary to a new file while it is in use. Raises CapabilityError."""
-        path = Path(target)
-        await self._open.chain.unhurried("backup", lambda backend: backend.backup(path), ids=None)
 
     # ── inside ──
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import attrs
 
@@ -80,6 +80,13 @@ class Memory:
     def is_expired(self, now: datetime) -> bool:
         """Whether the memory counts as absent at `now`."""
         return self.expires_at is not None and self.expires_at <= now
+
+
+class MemoryRef(NamedTuple):
+    """Which memory: ids are unique per owner only."""
+
+    owner: str
+    id: str
 
 
 @attrs.frozen(kw_only=True)
@@ -191,6 +198,19 @@ class MemoryFilter:
     created_from: datetime | None = None
     created_before: datetime | None = None
     updated_before: datetime | None = None
+
+    def holds_for(self, memory: Memory) -> bool:
+        """Whether every field that is set holds for a memory."""
+        text = None if self.text is None else self.text.casefold()
+        return (
+            (not self.types or memory.type in self.types)
+            and self.key in (None, memory.key)
+            and (self.category is None or memory.metadata.get("category") == self.category)
+            and (text is None or text in memory.content.casefold() or text in memory.key.casefold())
+            and (self.created_from is None or self.created_from <= memory.created_at)
+            and (self.created_before is None or memory.created_at < self.created_before)
+            and (self.updated_before is None or memory.updated_at < self.updated_before)
+        )
 
 
 @attrs.frozen
@@ -336,9 +356,16 @@ class ScoredMemory:
 
 @attrs.frozen
 class KeywordQuery:
-    """Distinct index terms of a question, as `memspine.text.query_terms` gives them."""
+    """Distinct index terms of a question, as `memspine.text.query_terms` gives them.
+
+    Of the memories in `also`, and of the `before` and `after` memories around each match and each of those in its
+    session, the answer tells the same numbers as of a match.
+    """
 
     terms: tuple[str, ...]
+    also: tuple[MemoryRef, ...] = ()
+    before: int = 0
+    after: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -346,7 +373,9 @@ class KeywordMatch:
     """A memory that holds at least one term of a question, with the numbers that ranking needs.
 
     `frequencies[i]` says how often `terms[i]` occurs in it; `length` is the number of its terms, possibly rounded as
-    `memspine.ranking.length_code` rounds.
+    `memspine.ranking.length_code` rounds. `speaker` are the places of those terms of the question that are in the
+    speaker's name (`memspine.text.speaker_terms`); `asks` says that the content ends by asking something
+    (`memspine.text.asks`).
     """
 
     id: str
@@ -355,6 +384,8 @@ class KeywordMatch:
     created_at: datetime
     length: int
     frequencies: tuple[int, ...]
+    speaker: tuple[int, ...] = ()
+    asks: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -367,13 +398,28 @@ class KeywordStatistics:
     document_frequencies: tuple[int, ...]
 
 
+@attrs.frozen(kw_only=True)
+class Neighbour:
+    """A memory next to another one, `of`, in their owner's session; `offset` is negative before it, positive after."""
+
+    of: MemoryRef
+    id: str
+    offset: int
+
+
 @attrs.frozen
 class KeywordMatches:
-    """The best matches of a question in the order of `memspine.ranking.keyword_scores`, and how many there were."""
+    """The best matches of a question in the order of `memspine.ranking.keyword_scores`, and how many there were.
+
+    `others` are those that were asked for in `also` and those that `neighbours` names, each once, as far as they are
+    not among `matches`; one without any of the terms has frequencies of 0. Both are in no particular order.
+    """
 
     matches: tuple[KeywordMatch, ...]
     statistics: KeywordStatistics
     matched: int
+    others: tuple[KeywordMatch, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
 
 
 def canonical_json(value: object) -> str:
@@ -387,113 +433,3 @@ def merged_metadata(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str,
     if (size := len(canonical_json(merged).encode())) > METADATA_BYTES_MAX:
         raise InvalidMemoryError("metadata", new, f"at most {METADATA_BYTES_MAX} bytes with what is there, not {size}")
     return merged
-
-
-@attrs.frozen(kw_only=True)
-class LegTrace:
-    """One way of finding memories: whether it ran, how many it found, how many of those were looked at."""
-
-    leg: str
-    status: Literal["ran", "off", "failed"]
-    detail: str = ""
-    matched: int = 0
-    candidates: int = 0
-    milliseconds: float = 0.0
-
-
-@attrs.frozen(kw_only=True)
-class Cut:
-    """A candidate that was found and not returned, and why."""
-
-    id: str
-    reason: Literal["floor", "retention", "budget", "gone"]
-    detail: str = ""
-
-
-@attrs.frozen(kw_only=True)
-class Trace:
-    """How an answer came about. `degraded` says what was missing, and why; it is empty when nothing was. `cuts` lists
-    the first `CUTS_LISTED_MAX` candidates that were left out, `cut_counts` counts all of them by reason."""
-
-    strategy: str
-    scope: str
-    backend: str
-    degraded: tuple[str, ...] = ()
-    legs: tuple[LegTrace, ...] = ()
-    fused_by: str = ""
-    terms: tuple[str, ...] = ()
-    cuts: tuple[Cut, ...] = ()
-    cut_counts: Mapping[str, int] = attrs.field(factory=dict)
-    tokens: int = 0
-    max_tokens: int | None = None
-    milliseconds: float = 0.0
-
-
-CUTS_LISTED_MAX: Final = 50
-
-
-@attrs.frozen(kw_only=True)
-class LegScore:
-    """Where one leg ranked a memory (from 1), by its own raw score."""
-
-    leg: str
-    rank: int
-    score: float
-
-
-@attrs.frozen(kw_only=True)
-class Hit:
-    """A recalled memory. `score` is what the answer is ordered by, `matched` the question's words that it holds."""
-
-    memory: Memory
-    score: float
-    rank: int
-    tokens: int
-    legs: tuple[LegScore, ...] = ()
-    matched: tuple[str, ...] = ()
-
-
-@attrs.frozen
-class SearchResult:
-    """Recalled memories, best first, and how they were found."""
-
-    hits: tuple[Hit, ...]
-    trace: Trace
-
-
-@attrs.frozen(kw_only=True)
-class MemoryResult:
-    """A memory, the backend that gave or took it, what was degraded, and what was changed in the caller's text.
-
-    `created` is None for reads and updates; for a create it is False when an earlier memory was replaced.
-    """
-
-    memory: Memory
-    backend: str
-    degraded: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    created: bool | None = None
-
-
-@attrs.frozen(kw_only=True)
-class PageResult:
-    """A page of memories, how many there are in all, and the cursor of the next page (None at the end)."""
-
-    memories: tuple[Memory, ...]
-    total: int
-    cursor: str | None
-    backend: str
-    degraded: tuple[str, ...] = ()
-
-
-@attrs.frozen(kw_only=True)
-class InjectionResult:
-    """A chat request with memories placed, or as it was, and then `reason` says why. `block` is the text that was
-    placed, `tokens` what it costs by the manager's token counter."""
-
-    request: Mapping[str, Any]
-    block: str = ""
-    tokens: int = 0
-    hits: tuple[Hit, ...] = ()
-    trace: Trace | None = None
-    reason: str = ""

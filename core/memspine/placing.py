@@ -10,7 +10,7 @@ import attrs
 from memspine.contracts import Injector
 from memspine.errors import MemspineError, describe
 from memspine.injection import Fence, render_block
-from memspine.model import InjectionResult, SearchResult
+from memspine.results import InjectionResult, SearchResult
 from memspine.retrieval import RecallRequest, Retrieval
 from memspine.text import TokenCounter
 

@@ -13,7 +13,17 @@ import attrs
 import pluggy
 
 from memspine import hookspecs
-from memspine.contracts import CONTRACT, Context, EmbeddingSource, Injector, MemoryBackend, Provider, VectorStore
+from memspine.contracts import (
+    CONTRACT,
+    Context,
+    EmbeddingSource,
+    Injector,
+    MemoryBackend,
+    Model,
+    Provider,
+    Reranker,
+    VectorStore,
+)
 from memspine.errors import ContractMismatchError, PluginError, PluginLoadError, UnknownPluginError, describe
 
 if TYPE_CHECKING:
@@ -24,8 +34,11 @@ HOOKS: Final = {
     "embedding source": "memspine_embedding_sources",
     "vector store": "memspine_vector_stores",
     "injector": "memspine_injectors",
+    "reranker": "memspine_rerankers",
 }
 """The hook that registers each kind of provider."""
+
+MODELS_HOOK: Final = "memspine_models"
 
 
 @attrs.frozen(kw_only=True)
@@ -47,10 +60,11 @@ class PluginEntry:
 
 @attrs.frozen(kw_only=True)
 class Plugin:
-    """A loaded plugin: its entry, and what it offers by kind."""
+    """A loaded plugin: its entry, what it offers by kind, and the models that can be fetched for it."""
 
     entry: PluginEntry
     providers: dict[str, tuple[Provider[Any, Any], ...]]
+    models: tuple[Model, ...] = ()
 
 
 def installed_entries() -> tuple[PluginEntry, ...]:
@@ -98,6 +112,15 @@ class Plugins:
     def injector(self, name: str) -> Provider[Injector, Any]:
         """The injector of this name; raises as `memory_backend` does."""
         return cast("Provider[Injector, Any]", self._provider("injector", name))
+
+    def reranker(self, name: str) -> Provider[Reranker, Any]:
+        """The reranker of this name; raises as `memory_backend` does."""
+        return cast("Provider[Reranker, Any]", self._provider("reranker", name))
+
+    def models(self) -> tuple[Model, ...]:
+        """The models that can be fetched, of every plugin that loads, by name."""
+        plugins = (plugin for plugin in self.load_all() if isinstance(plugin, Plugin))
+        return tuple(sorted((model for plugin in plugins for model in plugin.models), key=lambda model: model.name))
 
     def names(self, kind: str) -> tuple[str, ...]:
         """The names of all providers of one kind, of every plugin that loads."""
@@ -170,11 +193,13 @@ def _load(entry: PluginEntry) -> Plugin | PluginError:
         for kind, hook in HOOKS.items():
             step = f"its hook {hook}"
             providers[kind] = tuple(_checked(entry, provider) for provider in _flat(getattr(manager.hook, hook)()))
+        step = f"its hook {MODELS_HOOK}"
+        models = tuple(_checked_model(model) for model in _flat(manager.hook.memspine_models()))
     except PluginError as error:
         return error
     except (Exception, SystemExit) as error:  # a plugin may raise anything
         return _load_error(entry, step, error)
-    return Plugin(entry=entry, providers=providers)
+    return Plugin(entry=entry, providers=providers, models=models)
 
 
 def _flat(results: Iterable[Iterable[Any] | None]) -> Iterable[Any]:
@@ -192,12 +217,18 @@ def _checked(entry: PluginEntry, provider: object) -> Provider[Any, Any]:
     return attrs.evolve(provider, distribution=f"{entry.distribution} {entry.version}")
 
 
+def _checked_model(model: object) -> Model:
+    if not isinstance(model, Model):
+        raise TypeError(f"expected memspine.contracts.Model, got {type(model).__name__}")
+    return model
+
+
 def _refuse_misspelt(module: types.ModuleType) -> None:
     """pluggy knows a hook by its mark alone, so a function that is named like a hook but lacks it would be ignored."""
     for name in vars(module):
         if name.startswith("memspine_") and callable(getattr(module, name)):
-            if name not in HOOKS.values():
-                raise TypeError(f"unknown hook {name!r}; known: {', '.join(HOOKS.values())}")
+            if name not in (known := (*HOOKS.values(), MODELS_HOOK)):
+                raise TypeError(f"unknown hook {name!r}; known: {', '.join(known)}")
             if not hasattr(getattr(module, name), f"{hookspecs.PROJECT}_impl"):
                 raise TypeError(f"hook {name!r} lacks the decorator memspine.hookspecs.hookimpl")
 

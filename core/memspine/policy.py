@@ -10,7 +10,7 @@ from memspine.config.schema import TOKENS_MAX
 from memspine.errors import InvalidMemoryError, ScopeError
 from memspine.intake import Intake
 from memspine.model import GLOBAL_OWNER, MemoryFilter, Scope
-from memspine.retrieval import RecallRequest
+from memspine.retrieval import RankingRules, RecallRequest
 
 StrategyName = Literal["exact", "recent", "semantic", "hybrid"]
 
@@ -93,7 +93,22 @@ class CallPolicy:
             max_tokens=None if max_tokens is None else self.budget(max_tokens),
             retention_days=settings.retention_days,
             keyword_floor=settings.keyword_floor,
+            vector_floor=settings.vector_floor,
+            native_hybrid=settings.native_hybrid,
+            ranking=RankingRules(
+                method=settings.fusion,
+                vector_weight=settings.vector_weight,
+                rrf_k=settings.rrf_k,
+                context=settings.context,
+            ),
+            seconds=settings.deadline_seconds,
+            vector_seconds=self._vector_seconds(),
         )
+
+    def _vector_seconds(self) -> float:
+        """How long the vector of a question may take: at most half of what a store may, so that words still answer."""
+        store_seconds = min(self._config.retrieval.deadline_seconds, self._config.memory.deadline_seconds)
+        return min(self._config.embedding.deadline_seconds, store_seconds / 2)
 
     def injected_limit(self, limit: int | None) -> int:
         """How many memories to place; what the caller leaves open is `[injection] limit`."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
@@ -13,17 +15,38 @@ import attrs
 
 from memspine import times
 from memspine.chain import Chain, Member
-from memspine.config import BackendSettings, Config, config_from_mapping, load_config, redacted
-from memspine.contracts import Injector, Provider
-from memspine.errors import MemspineError
+from memspine.config import (
+    BackendSettings,
+    Config,
+    SourceSettings,
+    config_from_mapping,
+    load_config,
+    redacted,
+    vector_store,
+)
+from memspine.contracts import Capability, EmbeddingSource, Injector, MemoryBackend, Provider
+from memspine.embedding import Breaker, Sources
+from memspine.engine import (
+    EmbeddingEngine,
+    EngineStatus,
+    KeywordEngine,
+    RerankEngine,
+    VectorEngine,
+    embedding_engine,
+    vector_engine,
+)
+from memspine.errors import MemspineError, NoVectorsError
+from memspine.indexing import IndexSettings, Progress, VectorIndex
 from memspine.injection import Fence
 from memspine.maintenance import KINDS, Kind, MaintenanceReport, run_maintenance
-from memspine.model import Finding, Health, InjectionResult, Scope, SearchResult
+from memspine.model import Finding, Health, Scope
+from memspine.ondemand import OnDemand
 from memspine.placing import Placement, place_memories
 from memspine.plugins import Plugins
 from memspine.policy import CallPolicy
 from memspine.resources import SharedResources, open_provider
-from memspine.retrieval import Retrieval
+from memspine.results import InjectionResult, SearchResult
+from memspine.retrieval import UNRANKED, Reranking, Retrieval
 from memspine.secret import install_secret
 from memspine.telemetry import AccessCounts
 from memspine.text import TokenCounter
@@ -33,8 +56,21 @@ _SPARE = 4
 
 T = TypeVar("T")
 
+OFF: Final = "vector leg off: "
+"""How the reason begins why there are no vectors."""
+
 ACCESS_DELAY_SECONDS: Final = 4.0
 """How long recalls are gathered before they are written; at most 5 s are promised."""
+INDEX_PAUSE_SECONDS: Final = 5.0
+"""How often a long-lived manager looks for what other processes wrote."""
+GATHERING_SECONDS: Final = 0.02
+REINDEX_STEP_SECONDS: Final = 0.5
+WAIT_SECONDS: Final = 0.2
+CATCH_UP_SECONDS: Final = 0.1
+"""How long a question of a short-lived manager may wait for what was written before it, a model being there."""
+CATCH_UP_SECONDS_MAX: Final = 2.0
+CATCH_UP_PAUSE_SECONDS: Final = 1.0
+"""How long what other processes write may go unnoticed by such a manager."""
 
 
 def read_config(
@@ -72,15 +108,28 @@ class Running:
             deadline_seconds=memory.deadline_seconds,
             read_fallback=memory.read_fallback,
         )
-        self.retrieval = Retrieval(self.chain, count_tokens=count_tokens)
+        self.index, self.why_no_vectors = self._make_index()
+        self.reranking = self._make_reranking()
+        self.retrieval = Retrieval(
+            self.chain,
+            count_tokens=count_tokens,
+            index=self.index,
+            why_no_vectors=self.why_no_vectors,
+            reranking=self.reranking,
+        )
+        self._has_changes = asyncio.Event()
+        self._caught_up_at = -CATCH_UP_PAUSE_SECONDS
 
     def start_background(self) -> None:
         """Keep telemetry and maintenance going, each in a task of its own."""
         settings = self.config.maintenance
         self._background.append(asyncio.create_task(self._repeat(self.flush_accesses, ACCESS_DELAY_SECONDS)))
         if settings.enabled:
-            maintain = functools.partial(self.maintain, None, budget_seconds=settings.interval_seconds)
+            kinds = [kind for kind in KINDS if kind != "embed"]
+            maintain = functools.partial(self.maintain, kinds, budget_seconds=settings.interval_seconds)
             self._background.append(asyncio.create_task(self._repeat(maintain, settings.interval_seconds)))
+        if settings.enabled and self.index is not None:
+            self._background.append(asyncio.create_task(self._keep_indexed(self.index)))
 
     async def close(self) -> None:
         """Stop the background tasks, write telemetry, close every store and injector."""
@@ -92,6 +141,10 @@ class Running:
             await self._noting("telemetry", self.flush_accesses())
         finally:
             await self._stack.aclose()
+            if self.reranking is not None:
+                await self.reranking.close()
+            if self.index is not None:
+                await self.index.close()
             await self.chain.close()
 
     async def place(
@@ -155,21 +208,82 @@ class Running:
         """Write the recalls counted so far. Raises BackendUnavailable; they are kept then."""
         await self._accesses.flush(self.chain)
 
-    async def maintain(self, kinds: Sequence[Kind] | None, *, budget_seconds: float | None) -> MaintenanceReport:
+    async def maintain(
+        self, kinds: Sequence[Kind] | None, *, budget_seconds: float | None, only_loaded: bool = False
+    ) -> MaintenanceReport:
         """Run maintenance now."""
         memory = self.config.memory
         return await run_maintenance(
             self.chain,
+            index=self.index,
             now=times.now(),
             history_days=memory.history_days,
             feed_days=memory.feed_days,
             kinds=KINDS if kinds is None else kinds,
             budget_seconds=budget_seconds,
+            only_loaded=only_loaded,
         )
 
+    def note_changes(self) -> None:
+        """Have what was just written embedded soon, where there is background work."""
+        self._has_changes.set()
+
+    async def reindex(
+        self, *, rebuild: bool, on_progress: Callable[[tuple[Progress, ...]], None] | None
+    ) -> MaintenanceReport:
+        """Embed all that has no vector yet, in steps that are told."""
+        if self.index is None or not self.index.has_vectors:
+            raise NoVectorsError("reindex", self.why_no_vectors.removeprefix(OFF))
+        if rebuild:
+            await self.index.rebuild()
+        embedded = 0
+        while True:
+            done = await self.index.work(seconds=REINDEX_STEP_SECONDS)
+            embedded += done.embedded
+            if on_progress is not None:
+                on_progress(await self.index.progress())
+            if done.complete or (done.troubles and not done.embedded):
+                return MaintenanceReport(removed={}, complete=done.complete, embedded=embedded, troubles=done.troubles)
+            if not done.embedded:
+                await asyncio.sleep(WAIT_SECONDS)  # another process has leased what is left
+
+    async def engine(self, *, probe: bool) -> EngineStatus:
+        """What finds memories."""
+        health = (await self.chain.health())[self.chain.primary.name]
+        is_ranked = health.ok and (await self.chain.call_primary("capabilities", _is_lexical)).value
+        keyword = KeywordEngine(
+            backend=self.chain.primary.name,
+            is_available=is_ranked,
+            reason="" if is_ranked else UNRANKED if health.ok else health.detail,
+        )
+        if self.index is None or not self.index.has_vectors:
+            off = self.why_no_vectors
+            embedding = EmbeddingEngine(source="none", reason=off, is_available=False)
+            vectors = VectorEngine(store="none", is_available=False, reason=off)
+        else:
+            embedding = await embedding_engine(self.index.sources, probe=probe)
+            vectors = await vector_engine(self.index)
+        rerank = RerankEngine() if self.reranking is None else RerankEngine(source=self.reranking.name)
+        return EngineStatus(keyword=keyword, embedding=embedding, vectors=vectors, rerank=rerank)
+
+    async def catch_up(self) -> None:
+        """Embed what was written lately, where no background work does it; what keeps it from being done, the answer
+        will tell."""
+        is_due = self._has_changes.is_set() or time.monotonic() - self._caught_up_at >= CATCH_UP_PAUSE_SECONDS
+        if self.index is None or self._background or not is_due:
+            return
+        self._has_changes.clear()
+        self._caught_up_at = time.monotonic()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_SECONDS_MAX):
+                await self._noting("embedding", self.index.work(seconds=CATCH_UP_SECONDS))
+
     async def health(self, *, deep: bool) -> dict[str, Health]:
-        """Every backend's health; what background work has run into, and not got over, is told by the primary."""
+        """Every backend's health, and the vector store's after them; what background work has run into, and not got
+        over, is told by the primary."""
         healths = await self.chain.health(deep=deep)
+        if self.index is not None:
+            healths[f"vectors in {self.index.name}"] = await self.index.health(deep=deep)
         findings = [Finding(level="warning", text=f"{work}: {error}") for work, error in self._troubles.items()]
         primary = self.chain.primary.name
         healths[primary] = attrs.evolve(healths[primary], findings=(*healths[primary].findings, *findings))
@@ -181,6 +295,15 @@ class Running:
             await asyncio.sleep(pause_seconds)
             await self._noting(name, work())
 
+    async def _keep_indexed(self, index: VectorIndex) -> None:
+        while True:
+            await self._noting("embedding", index.work())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(INDEX_PAUSE_SECONDS):
+                    await self._has_changes.wait()
+            await asyncio.sleep(GATHERING_SECONDS)  # what is written in one go is embedded in one go
+            self._has_changes.clear()
+
     async def _noting(self, name: str, work: Awaitable[object]) -> None:
         """Do background work; its failure is nobody's call to fail, so it is kept for `health` until it succeeds."""
         try:
@@ -189,6 +312,48 @@ class Running:
             self._troubles[name] = str(error)
         else:
             self._troubles.pop(name, None)
+
+    def _make_index(self) -> tuple[VectorIndex | None, str]:
+        """The vector index, or why there is none. Raises ConfigError."""
+        if not self.config.vectors.enabled:
+            return None, f"{OFF}[vectors] enabled = false"
+        sources = Sources(self.config, self._plugins, open=self._opened_source)
+        chosen = sources.configured()
+        why = "" if chosen.embedder is not None else f"{OFF}{chosen.reason}"
+        store = vector_store(self.config, plugins=self._plugins)
+        if store is None:
+            return None, why or f'{OFF}no vector store is installed; pip install "memspine[sqlite]"'
+        keeps_words = Capability.LEXICAL in store.provider.capabilities
+        if why and (not keeps_words or Capability.LEXICAL in self.config.primary.provider.capabilities):
+            return None, why
+        settings = IndexSettings(
+            quantisation=self.config.vectors.quantisation,
+            chunk_tokens=self.config.embedding.chunk_tokens,
+            batch_texts=self.config.embedding.batch_texts,
+            keep_hours=self.config.vectors.keep_hours,
+            deadline_seconds=self.config.memory.deadline_seconds,
+        )
+        member = OnDemand(
+            store.plugin,
+            open=lambda: self._opened(store.provider, store.options, name=store.name),
+            redact=lambda text: redacted(text, store.options),
+        )
+        return VectorIndex(self.chain, store=member, sources=sources, settings=settings), why
+
+    def _make_reranking(self) -> Reranking | None:
+        settings = self.config.rerank
+        if not settings.source:
+            return None
+        reranker = self.config.reranker(settings.source)
+        member = OnDemand(
+            reranker.name,
+            open=lambda: self._opened(reranker.provider, reranker.options, name=reranker.name),
+            redact=lambda text: redacted(text, reranker.options),
+        )
+        return Reranking(member, candidates=settings.candidates, seconds=settings.deadline_seconds, breaker=Breaker())
+
+    def _opened_source(self, settings: SourceSettings) -> AbstractAsyncContextManager[EmbeddingSource]:
+        return self._opened(settings.provider, settings.options, name=settings.name)
 
     def _member(self, settings: BackendSettings) -> Member:
         return Member(
@@ -206,3 +371,7 @@ class Running:
             data_folder=self.config.data_folder,
             resources=self._resources,
         )
+
+
+async def _is_lexical(backend: MemoryBackend) -> bool:
+    return Capability.LEXICAL in backend.capabilities

@@ -10,7 +10,8 @@ from typing import Any
 from memspine import times
 from memspine.chain import Chain
 from memspine.contracts import MemoryBackend
-from memspine.model import Scope, SearchResult
+from memspine.model import Scope
+from memspine.results import SearchResult
 
 
 class AccessCounts:

@@ -26,7 +26,7 @@ import itertools
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from typing import Any
 
@@ -40,6 +40,8 @@ TERMS_MAX = 64
 
 TERM_LENGTH_MAX = 64
 """Longer terms are cut to this many characters: they are hashes and blobs, and cutting keeps equal ones equal."""
+
+_QUESTION_MARKS = frozenset("?？؟⁇⁈՞፧߹")
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _NUL = "\0"
@@ -158,10 +160,34 @@ def memory_terms(content: str, *, key: str, metadata: Mapping[str, Any], created
 
     The length of the list is the memory's length for ranking.
     """
-    speaker = metadata.get("speaker")
-    terms = document_terms(speaker if isinstance(speaker, str) else "", key, content)
+    terms = document_terms(speaker_of(metadata), key, content)
     terms.extend(_date_terms(created_at.date()))
     return terms
+
+
+def speaker_of(metadata: Mapping[str, Any]) -> str:
+    """Who said a memory's content: `metadata["speaker"]`, empty where it is no text."""
+    speaker = metadata.get("speaker")
+    return speaker if isinstance(speaker, str) else ""
+
+
+def speaker_terms(metadata: Mapping[str, Any]) -> frozenset[str]:
+    """The terms of the speaker's name."""
+    return frozenset(document_terms(speaker_of(metadata)))
+
+
+def asks(content: str) -> bool:
+    """Whether a text ends by asking something, by the question mark of any script."""
+    return content.rstrip()[-1:] in _QUESTION_MARKS
+
+
+def without_words(text: str, words: Iterable[str]) -> str:
+    """The text without these words, however they are capitalised; the text itself where nothing else is in it."""
+    kept = text
+    for word in words:
+        kept = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "", kept, flags=re.IGNORECASE)
+    kept = " ".join(kept.split())
+    return kept if re.search(r"\w", kept) else text
 
 
 @attrs.frozen

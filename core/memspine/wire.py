@@ -8,7 +8,8 @@ from typing import Any
 
 from memspine import times
 from memspine.errors import InvalidMemoryError
-from memspine.model import Hit, LegTrace, Memory, MemoryType, Revision, SearchResult, Tombstone, Trace
+from memspine.model import Memory, MemoryType, Revision, Tombstone
+from memspine.results import Hit, LegTrace, Resolution, SearchResult, Trace
 
 
 def memory_to_wire(memory: Memory) -> dict[str, Any]:
@@ -101,12 +102,51 @@ def trace_to_wire(trace: Trace) -> dict[str, Any]:
         "tokens": trace.tokens,
         "maxTokens": trace.max_tokens,
         "milliseconds": round(trace.milliseconds, 3),
+        "resolution": None if trace.resolution is None else resolution_to_wire(trace.resolution),
+    }
+
+
+def resolution_to_wire(resolution: Resolution) -> dict[str, Any]:
+    """What answered a question, by name; null for what was not there."""
+    return {
+        "embeddingSource": resolution.embedding_source or None,
+        "embeddingModel": resolution.embedding_model or None,
+        "vectorStore": resolution.vector_store or None,
+        "strategyUsed": resolution.strategy_used,
+        "rerankApplied": resolution.rerank_applied,
+        "fallbackReason": resolution.fallback_reason or None,
     }
 
 
 def result_to_wire(result: SearchResult) -> dict[str, Any]:
     """A search's answer."""
     return {"results": [hit_to_wire(hit) for hit in result.hits], "trace": trace_to_wire(result.trace)}
+
+
+def preview_to_wire(result: SearchResult) -> dict[str, Any]:
+    """What a question would recall, at what cost, and what answered it."""
+    trace = result.trace
+    return {
+        "memories": [_previewed_to_wire(hit) for hit in result.hits],
+        "resolution": None if trace.resolution is None else resolution_to_wire(trace.resolution),
+        "totalTokensUsed": trace.tokens,
+        "budgetMaxTokens": trace.max_tokens,
+    }
+
+
+def _previewed_to_wire(hit: Hit) -> dict[str, Any]:
+    memory = hit.memory
+    return {
+        "id": memory.id,
+        "type": memory.type.value,
+        "key": memory.key,
+        "content": memory.content,
+        "score": hit.score,
+        "tokens": hit.tokens,
+        "tier": hit.tier or None,
+        "vecScore": hit.leg_score("vector"),
+        "ftsScore": hit.leg_score("keyword"),
+    }
 
 
 def _leg_to_wire(leg: LegTrace) -> dict[str, Any]:

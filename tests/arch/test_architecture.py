@@ -23,12 +23,13 @@ LINES_PER_SUPPRESSION = 200
 CATCHES_EVERYTHING = {
     "core/memspine/blocking.py::MemoryManager.initialize": "ends the thread it began, and raises again",
     "core/memspine/errors.py::describe": "an error whose own text raises is still an error to tell of",
-    "core/memspine/chain.py::Member._hold": "the same while it opens and closes",
     "core/memspine/placing.py::place_memories": "neither an injector nor a token counter may cost the user an answer",
-    "core/memspine/chain.py::Chain._call": "a store that raises anything is a store that failed",
+    "core/memspine/ondemand.py::OnDemand._hold": "a provider that raises anything while it opens or closes has failed",
+    "core/memspine/ondemand.py::OnDemand.ask": "the same for its calls: the one place that makes our errors of others'",
     "core/memspine/cli/app.py::main": "the outermost surface: one line and an exit code, whatever happened",
     "core/memspine/plugins.py::_load": "a plugin that fails to load loses only itself, whatever it raises",
     "core/memspine/plugins.py::resolve": "the same for what a provider names and is imported at first use",
+    "plugins/onnx/src/memspine_onnx/trouble.py::translated": "its libraries raise bare and undocumented exceptions",
 }
 
 # What a start must not import: either slow, or needed by few.
@@ -41,6 +42,10 @@ HEAVY = frozenset(
         "mcp",
         "numpy",
         "onnxruntime",
+        "sqlite_vec",
+        "tenacity",
+        "tokenizers",
+        "tokie",
         "pytest",
         "qdrant_client",
         "rich",

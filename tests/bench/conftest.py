@@ -1,4 +1,4 @@
-"""The measurements. `tox -e bench` prints the table, `tox -e bench -- --write-table` also writes it into the README.
+"""The measurements. `tox -e bench` prints the tables, `tox -e bench -- --write-table` also writes them into the README.
 
 A missed target is a row of the table, never a failure; a test fails when it could not measure.
 """
@@ -10,8 +10,10 @@ import attrs
 import pytest
 
 from .corpus import EVALUATION, turns
-from .stores import Layout, build
-from .table import GOALS, ROOT, Board, machine, write_into
+from .goals import MINILM
+from .models import SHIPPED, drawn_vectors, minilm, minilm_folder
+from .stores import Layout, build, indexed
+from .table import ROOT, Board, machine, write_into
 
 _BOARD = pytest.StashKey[Board]()
 
@@ -34,22 +36,23 @@ def pytest_terminal_summary(terminalreporter, config):
     results = {
         "machine": machine(),
         "rows": {name: attrs.asdict(row) for name, row in board.rows.items()},
+        "quality": {kind: attrs.asdict(quality) for kind, quality in board.quality.items()},
         "profile": board.profile,
     }
     if cache := getattr(config, "cache", None):  # with -p no:cacheprovider there is none
         file = cache.mkdir("bench") / "results.json"
         file.write_text(json.dumps(results, indent=2, ensure_ascii=False), encoding="utf-8")
-    terminalreporter.section("measured")
-    terminalreporter.write_line(board.table())
+    for title, table in (("measured", board.measured_table()), ("quality", board.quality_table())):
+        terminalreporter.section(title)
+        terminalreporter.write_line(table)
     terminalreporter.section("profile, in milliseconds unless said otherwise")
     for name, value in board.profile.items():
         terminalreporter.write_line(f"{name}: {json.dumps(value, ensure_ascii=False)}")
     if config.getoption("--write-table"):
-        lacking = sorted(GOALS.keys() - board.rows.keys())
-        if lacking:
-            terminalreporter.write_line(f"README not written, this run lacks: {', '.join(lacking)}", red=True)
+        if board.lacking:
+            terminalreporter.write_line(f"README not written, this run lacks: {', '.join(board.lacking)}", red=True)
         else:
-            write_into(ROOT / "README.md", board.table())
+            write_into(ROOT / "README.md", {"measured": board.measured_table(), "quality": board.quality_table()})
 
 
 @pytest.fixture(scope="session")
@@ -73,9 +76,58 @@ def evaluation():
 
 
 @pytest.fixture(scope="session")
+def minilm_model(request):
+    """The folder of all-MiniLM-L6-v2 or None, and then why."""
+    cache = getattr(request.config, "cache", None)
+    return minilm_folder(cache.mkdir("models") if cache else None)
+
+
+@pytest.fixture
+def minilm_or_skip(bench, minilm_model):
+    """What a test calls for the model, with the rows that it cannot measure without."""
+
+    def folder(*rows):
+        found, reason = minilm_model
+        if found is None:
+            bench.missing(*rows, reason=reason)
+            pytest.skip(reason)
+        return found
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def thousand(workshop):
+    """A store with 1 000 memories of one owner."""
+    return build(workshop / "one-thousand.db", Layout({"me": 1_000}))
+
+
+@pytest.fixture(scope="session")
 def ten_thousand(workshop):
     """A store with 10 000 memories of one owner."""
     return build(workshop / "ten-thousand.db", Layout({"me": 10_000}))
+
+
+@pytest.fixture(scope="session")
+def hundred_thousand(workshop):
+    """A store with 100 000 memories of one owner."""
+    return build(workshop / "hundred-thousand.db", Layout({"me": 100_000}))
+
+
+@pytest.fixture(scope="session")
+def ten_thousand_static(ten_thousand, workshop):
+    """The same with vectors of the shipped model."""
+    return indexed(ten_thousand, workshop / "ten-thousand-static.db", embedding=SHIPPED)[0]
+
+
+@pytest.fixture(scope="session")
+def ten_thousand_minilm(ten_thousand, workshop, minilm_model):
+    """The same with vectors in place of those of MiniLM, which would take half a minute; None without that model."""
+    folder, _ = minilm_model
+    if folder is None:
+        return None
+    with drawn_vectors():
+        return indexed(ten_thousand, workshop / f"ten-thousand-{MINILM}.db", embedding=minilm(folder))[0]
 
 
 @pytest.fixture(scope="session")

@@ -1,21 +1,26 @@
 """Stores to measure: how they are opened and filled. The backend is named here and nowhere else."""
 
 import asyncio
+import json
+import shutil
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import attrs
 
 from memspine import MemoryManager
-from memspine.contracts import MemoryBackend
+from memspine.config.schema import InstanceSettings
+from memspine.contracts import MemoryBackend, VectorStore
 from memspine.resources import SharedResources, open_provider
 
 from .corpus import new_memories
 
 BACKEND = "sqlite"
 BATCH = 1_000
+UNCACHED = {"cache_entries": 0}  # so that a question which was asked before is embedded again
 
 
 @attrs.frozen
@@ -37,36 +42,55 @@ class Layout:
                     numbers[owner] += count
 
 
-def settings(path: Path, *, owner: str = "me") -> dict:
-    """The configuration of one store."""
-    return {"memory": {"owner": owner}, "backends": {"store": {"plugin": BACKEND, "path": str(path)}}}
+def settings(path: Path, *, owner: str = "me", embedding: Mapping[str, Any] | None = None, **vectors: Any) -> dict:
+    """The configuration of one store; `embedding` is its table, without which words alone are looked for."""
+    return {
+        "memory": {"owner": owner},
+        "backends": {"store": {"plugin": BACKEND, "path": str(path)}},
+        "vectors": {"enabled": embedding is not None, **vectors},
+        **({} if embedding is None else {"embedding": dict(embedding)}),
+    }
 
 
-def toml(path: Path) -> str:
-    """The same as a file."""
-    return f'[backends.store]\nplugin = "{BACKEND}"\npath = "{path.as_posix()}"\n'
+def toml(document: Mapping[str, Any], *names: str) -> str:
+    """A configuration as a file."""
+    own = {key: value for key, value in document.items() if not isinstance(value, Mapping)}
+    lines = [f"[{'.'.join(names)}]"] if names and own else []
+    lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in own.items()]
+    tables = [toml(value, *names, key) for key, value in document.items() if key not in own]
+    return "\n".join([*lines, *tables])
 
 
-def manager(path: Path, *, owner: str = "me") -> MemoryManager:
+def manager(path: Path, *, background: bool = False, **options: Any) -> MemoryManager:
     """A manager over one store that does nothing beside what it is asked for."""
-    return MemoryManager(settings(path, owner=owner), background=False)
+    return MemoryManager(settings(path, **options), background=background)
 
 
 @asynccontextmanager
 async def backend(path: Path) -> AsyncIterator[MemoryBackend]:
     """The backend alone, as the manager would open it."""
-    async with manager(path) as memory:
-        chosen = memory.config.primary
-        opened = open_provider(
-            chosen.provider,
-            chosen.options,
-            name=chosen.name,
-            config_folder=memory.config.source.folder,
-            data_folder=memory.config.data_folder,
-            resources=SharedResources(),
-        )
-        async with opened as store:
+    async with manager(path) as memory, _opened(memory, memory.config.primary) as store:
+        yield store
+
+
+@asynccontextmanager
+async def vector_store(path: Path, **options: Any) -> AsyncIterator[VectorStore]:
+    """The vector store alone, with these options."""
+    async with manager(path, embedding={}, plugin=BACKEND, **options) as memory:
+        assert memory.config.store is not None
+        async with _opened(memory, memory.config.store) as store:
             yield store
+
+
+def _opened(memory: MemoryManager, chosen: InstanceSettings[Any]) -> Any:
+    return open_provider(
+        chosen.provider,
+        chosen.options,
+        name=chosen.name,
+        config_folder=memory.config.source.folder,
+        data_folder=memory.config.data_folder,
+        resources=SharedResources(),
+    )
 
 
 def build(path: Path, layout: Layout, *, spent: list[tuple[int, float]] | None = None) -> Path:
@@ -83,3 +107,19 @@ def build(path: Path, layout: Layout, *, spent: list[tuple[int, float]] | None =
 
     asyncio.run(fill())
     return path
+
+
+def indexed(source: Path, target: Path, *, embedding: Mapping[str, Any]) -> tuple[Path, float]:
+    """A copy of a store with vectors of all its memories, and how many seconds making them took, the loading of the
+    model not counted."""
+    shutil.copy(source, target)
+
+    async def work() -> float:
+        async with manager(target, embedding=embedding) as memory:
+            await memory.engine(probe=True)
+            began = time.perf_counter()
+            report = await memory.reindex()
+            assert report.complete, report.troubles
+            return time.perf_counter() - began
+
+    return target, asyncio.run(work())

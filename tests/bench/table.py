@@ -1,88 +1,35 @@
-"""The table of measurements: what is measured and what is promised, what came out, and how a README shows it."""
+"""The tables of measurements, and how a README shows them."""
 
 import os
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import apsw
 import attrs
 
+from .goals import GOALS, KINDS, NOT_HERE, Goal, Row, number, verdict
+
 ROOT = Path(__file__).resolve().parents[2]
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-NOT_HERE = "not measured here"
+SHOWN = ("any@5", "any@10", "all@10", "NDCG@10", "S_any@5", "S_all@10")
+MEANING = """### Quality
 
-
-@attrs.frozen
-class Goal:
-    """One row: what is measured and its limit, in the unit that both are shown in.
-
-    `limit` is one number, or one for each of the numbers that quality is measured by. `most` says whether the limit is
-    the most or the least that is allowed. `compares` names what the limit is compared with, where that is not what was
-    measured itself.
-    """
-
-    what: str
-    limit: float | tuple[float, ...]
-    unit: str = "ms"
-    most: bool = True
-    compares: str = "measured"
-    target: str = ""
-
-    @property
-    def shown(self) -> str:
-        """The limit as a person reads it."""
-        sign = "≤" if self.most else "≥"
-        unit = "×" if self.compares == "ratio" else self.unit
-        limits = self.limit if isinstance(self.limit, tuple) else (self.limit,)
-        return self.target or f"{sign} {' / '.join(f'{limit:g}' for limit in limits)} {unit}"
-
-
-_QUALITY = "any@5 / any@10 / all@10"
-_STRANGERS = "with 150 000 rows of other owners"
-
-GOALS: Mapping[str, Goal] = {
-    "import": Goal("`from memspine import MemoryManager`, over bare `python -c pass`", 80),
-    "help": Goal("`memspine --help`, whole process", 150),
-    "command-search": Goal("`memspine search` on 10 000 memories, whole process", 250),
-    "size": Goal("size of `memspine[sqlite,cli]` without Python itself", 40, "MB"),
-    "search-10000": Goal("keyword search through MemoryManager, 10 000 memories of one owner", 3),
-    "search-100000": Goal("the same, 100 000 memories of one owner", 15),
-    "index": Goal("index statement alone, owner of 1 000 in a store of 1 000 000", 0.5),
-    "index-alone": Goal("what it takes longer than in a store of 1 000", 0.3),
-    "create": Goal("one create, over its SQL statements on bare apsw", 2.5, compares="ratio"),
-    "bulk": Goal(
-        "bulk import, over bare `executemany` of analysed rows", 0.3, "memories/s", most=False, compares="ratio"
-    ),
-    "resident": Goal("resident memory of a process that serves 1 000 000 memories", 200, "MB"),
-    "quality-short": Goal(f"keyword leg, {_QUALITY}, short turns", (62, 71, 59), "%", most=False),
-    "quality-long": Goal(f"keyword leg, {_QUALITY}, long messages", (56, 72, 36), "%", most=False),
-    "strangers-short": Goal(
-        f"short turns again, {_STRANGERS}", 0.5, "%", compares="shift", target="within 0.5 points of that"
-    ),
-    "strangers-long": Goal(
-        f"long messages again, {_STRANGERS}", 0.5, "%", compares="shift", target="within 0.5 points of that"
-    ),
-    "ranking-short": Goal(
-        f"kernel's ranking alone, postings in memory, {_QUALITY}, short turns", (65.1, 72.6, 60.9), "%", most=False
-    ),
-    "ranking-long": Goal(
-        f"kernel's ranking alone, postings in memory, {_QUALITY}, long messages", (68.5, 75.0, 39.8), "%", most=False
-    ),
-}
+Percent of the questions of which a wanted memory is among the first 5 or 10 (`any`), or all are among the first 10 \
+(`all`); `S_` is the same of the sessions that they lie in. Each conversation is an owner in a store of its own, and \
+no language model takes part."""
+COMMAND = "memspine bench retrieval conversations-{kind}.json --settings all --source static --source onnx"
 
 
 @attrs.frozen(kw_only=True)
-class Row:
-    """What one measurement gave. `missing` says why there is none."""
+class Quality:
+    """What all settings came to on one file: the percentages of `SHOWN` for each, and how many questions it has."""
 
-    measured: float | tuple[float, ...] = 0.0
-    baseline: str = ""
-    ratio: float | None = None
-    shift: float | None = None
-    missing: str = ""
+    rows: Mapping[str, tuple[float, ...]]
+    questions: int
+    error: float
+    """One standard error of any@10, in points."""
 
 
 @attrs.define
@@ -90,6 +37,7 @@ class Board:
     """Everything that one run measured."""
 
     rows: dict[str, Row] = attrs.field(factory=dict)
+    quality: dict[str, Quality] = attrs.field(factory=dict)
     profile: dict[str, object] = attrs.field(factory=dict)
 
     def record(self, name: str, **values: object) -> None:
@@ -102,11 +50,38 @@ class Board:
         for name in names:
             self.record(name, missing=reason)
 
-    def table(self) -> str:
+    @property
+    def lacking(self) -> list[str]:
+        """The rows that this run did not come to."""
+        return sorted(GOALS.keys() - self.rows.keys())
+
+    def measured_table(self) -> str:
         """The table in Markdown, and the line about the machine."""
         lines = ["| what | target | measured (median) | baseline in the same run | ratio | met? |", "|" + " --- |" * 6]
         lines += [f"| {' | '.join(self._cells(name, goal))} |" for name, goal in GOALS.items()]
         return "\n".join([*lines, "", machine()])
+
+    def quality_table(self) -> str:
+        """All settings on both files, what one standard error is, and how to measure it again."""
+        if not self.quality:
+            return f"{MEANING}\n\n{NOT_HERE}: the conversations lack"
+        head = [""] + [f"{kind} {name}" if not place else name for kind in KINDS for place, name in enumerate(SHOWN)]
+        lines = [f"| {' | '.join(head)} |", "| --- |" + " ---: |" * (len(head) - 1)]
+        names = dict.fromkeys(name for one in self.quality.values() for name in one.rows)
+        for name in names:
+            cells = [self._percentages(kind, name) for kind in KINDS]
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+        said = " and ".join(
+            f"{one.error:.1f} points on the {one.questions} questions about {KINDS[kind]}"
+            for kind, one in self.quality.items()
+        )
+        commands = [COMMAND.format(kind=kind) for kind in KINDS]
+        code = "\n".join(["```sh", "memspine models fetch all-MiniLM-L6-v2", *commands, "```"])
+        return "\n".join([MEANING, "", *lines, "", f"One standard error of any@10 is {said}.", "", code])
+
+    def _percentages(self, kind: str, name: str) -> str:
+        found = self.quality[kind].rows.get(name) if kind in self.quality else None
+        return " | ".join(f"{value:.1f}" for value in found) if found else " | ".join([""] * len(SHOWN))
 
     def _cells(self, name: str, goal: Goal) -> tuple[str, ...]:
         row = self.rows.get(name) or Row(missing="not run")
@@ -115,29 +90,6 @@ class Board:
         measured = f"{number(row.measured)} {goal.unit}"
         ratio = "" if row.ratio is None else f"{number(row.ratio)} ×"
         return goal.what, goal.shown, measured, row.baseline, ratio, verdict(goal, row)
-
-
-def verdict(goal: Goal, row: Row) -> str:
-    """Whether a target is met, and by how much it is missed."""
-    reached = getattr(row, goal.compares)
-    if isinstance(goal.limit, tuple):
-        missed = [f"{limit - value:.1f}" for value, limit in zip(reached, goal.limit, strict=True) if value < limit]
-        return f"no: {' and '.join(missed)} points short" if missed else "yes"
-    if goal.compares == "shift":
-        return "yes" if reached <= goal.limit else f"no: {number(reached)} points apart"
-    met = reached <= goal.limit if goal.most else reached >= goal.limit
-    return "yes" if met else f"no: {number(reached / goal.limit)} × the target"
-
-
-def number(value: float | Sequence[float]) -> str:
-    """A number in three digits, or several of one decimal."""
-    if isinstance(value, Sequence):
-        return " / ".join(f"{part:.1f}" if isinstance(part, float) else str(part) for part in value)
-    if isinstance(value, int):
-        return str(value)
-    digits = max(0, 2 - len(str(int(abs(value)))) + 1) if abs(value) >= 1 else 2
-    rounded = f"{value:.{digits}f}"
-    return f"{int(rounded):,}".replace(",", " ") if digits == 0 else rounded
 
 
 def machine() -> str:
@@ -162,9 +114,13 @@ def _processor() -> str:
     return " ".join(re.sub(r"\((?:R|TM)\)", "", name).split())
 
 
-def write_into(file: Path, table: str) -> None:
-    """Replace what stands between the marks of a file."""
-    before, begin, rest = file.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    assert all((begin, end)), f"{file.name} has no region {BEGIN} … {END}"
-    file.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+def write_into(file: Path, regions: Mapping[str, str]) -> None:
+    """Replace what stands between the marks of a file, by the name in the marks; all of them or none."""
+    text = file.read_text(encoding="utf-8")
+    for name, content in regions.items():
+        marks = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        before, begin, rest = text.partition(marks[0])
+        _, end, after = rest.partition(marks[1])
+        assert all((begin, end)), f"{file.name} has no region {' … '.join(marks)}"
+        text = f"{before}{begin}\n{content}\n{end}{after}"
+    file.write_text(text, encoding="utf-8")

@@ -30,10 +30,7 @@ def _needs_data(bench, without_shared):
 @pytest.mark.parametrize(("size", "step"), [(10_000, 1), (100_000, 4)])
 def test_search(bench, workshop, request, size, step):
     """A question through MemoryManager, beside the same over the same texts in a bare FTS5 table."""
-    if size == 10_000:
-        path = request.getfixturevalue("ten_thousand")
-    else:
-        path = build(workshop / f"{size}.db", Layout({"me": size}))
+    path = request.getfixturevalue("ten_thousand" if size == 10_000 else "hundred_thousand")
     table = full_text_table(workshop / f"{size}-bare.db", size)
     product, bare = asyncio.run(compare(path, table, questions()[::step]))
     table.close()

@@ -11,9 +11,9 @@ from memspine.intake import Intake
 from memspine.model import Scope
 
 from .corpus import new_memories
+from .goals import number
 from .statements import bare, pragmas, recorded, run, transactions, writer, writes
 from .stores import backend, manager
-from .table import number
 from .timing import hop_milliseconds, milliseconds, milliseconds_of
 
 CREATES = 500

@@ -13,6 +13,8 @@ import pytest
 
 from memspine.cli import main
 
+from . import toy
+
 
 @attrs.frozen
 class Answer:
@@ -96,9 +98,12 @@ def work(tmp_path, monkeypatch):
 
 @pytest.fixture
 def config(work):
-    """A configuration with the SQLite backend."""
+    """A configuration with the SQLite backend, and without vectors, whatever sources are installed."""
     path = work / "settings.toml"
-    path.write_text('[memory]\nowner = "me"\n\n[backends.notes]\nplugin = "sqlite"\npath = "notes.db"\n')
+    path.write_text(
+        '[memory]\nowner = "me"\n\n[backends.notes]\nplugin = "sqlite"\npath = "notes.db"\n'
+        '\n[embedding]\nsource = "none"\n'
+    )
     return path
 
 
@@ -158,3 +163,48 @@ def install(tmp_path, monkeypatch):
     yield install
     for name in made:
         sys.modules.pop(name, None)
+
+
+@attrs.frozen
+class Toy:
+    """The source of `toy.py`, in use."""
+
+    folder: object
+    config: object
+
+    @property
+    def log(self):
+        """What the source was asked."""
+        file = self.folder / "log"
+        return file.read_text().splitlines() if file.exists() else []
+
+    @property
+    def embedded(self):
+        """The memories that it embedded, in their order."""
+        return [line.removeprefix("document ") for line in self.log if line.startswith("document ")]
+
+    def configure(self, **options):
+        """Other options of the source."""
+        lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in options.items())
+        store = '[backends.notes]\nplugin = "sqlite"\npath = "notes.db"\n'
+        self.config.write_text(
+            f'{store}[embedding]\nsource = "toy"\n[embedding.toy]\nfolder = "{self.folder}"\n{lines}'
+        )
+
+    def fails(self, *, now=True, how="broken"):
+        """Whether it is out of order from now on: "broken", or "lost" if not even its model is there."""
+        if now:
+            (self.folder / how).touch()
+        else:
+            (self.folder / how).unlink()
+
+
+@pytest.fixture
+def toy_source(install, config, tmp_path):
+    """A configuration whose embedding source is the toy."""
+    install("toy", toy.CODE)
+    folder = tmp_path / "toy"
+    folder.mkdir()
+    made = Toy(folder, config)
+    made.configure()
+    return made

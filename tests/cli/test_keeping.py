@@ -255,10 +255,12 @@ def expire(cli, number):
 
 
 def test_maintain(cli):
-    """`maintain` does all kinds to the end and says how much each removed."""
+    """`maintain` does all kinds to the end, and says how much each removed and how many memories were embedded."""
     expire(cli, 2)
-    assert cli.ok("maintain", "--json").data == {"removed": {"expire": 2, "history": 0}, "complete": True}
-    assert cli.ok("maintain").rows == [["expire", "0"], ["history", "0"]]
+    removed = {"expire": 2, "history": 0, "spaces": 0}
+    data = {"removed": removed, "embedded": 0, "complete": True, "troubles": []}
+    assert cli.ok("maintain", "--json").data == data
+    assert cli.ok("maintain").rows == [["expire", "0"], ["history", "0"], ["spaces", "0"], ["embed", "0"]]
 
 
 def test_maintain_watch(cli, config):
@@ -268,11 +270,11 @@ def test_maintain_watch(cli, config):
     config.write_text(f"{config.read_text()}\n[maintenance]\ninterval_seconds = 5\n")
     command = [sys.executable, "-c", HASTY, "--config", cli.config, "maintain", "--watch"]
     watch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=cli.environ)
-    rounds = [watch.stdout.readline() for _ in range(6)]
+    rounds = [watch.stdout.readline() for _ in range(12)]
     watch.send_signal(signal.SIGINT)
     assert watch.communicate()[1] == ""
     assert watch.returncode == Exit.INTERRUPTED
-    assert rounds == ["expire\t0\n", "history\t0\n"] * 3
+    assert rounds == ["expire\t0\n", "history\t0\n", "spaces\t0\n", "embed\t0\n"] * 3
 
 
 HASTY = """
@@ -289,7 +291,8 @@ def maintained(monkeypatch):
     """The budgets of maintenance after answers."""
     budgets = []
 
-    async def maintain(self, *, budget_seconds):
+    async def maintain(self, *, budget_seconds, only_loaded):
+        assert only_loaded  # nobody waits for a model to load after the answer
         budgets.append(budget_seconds)
 
     monkeypatch.setattr("memspine.manager.MemoryManager.maintain", maintain)
@@ -324,7 +327,7 @@ def test_maintenance_comes_after_the_answer_and_changes_no_exit_code(cli, monkey
 
     answered = []
 
-    async def maintain(self, *, budget_seconds):
+    async def maintain(self, *, budget_seconds, only_loaded):
         answered.append(capsys.readouterr().out)
         raise BackendUnavailable("notes", "gone")
 

@@ -80,26 +80,65 @@ class OddType:
     value: complex = 0j
 
 
+@attrs.frozen(kw_only=True)
+class Model:
+    """The options of an embedding source or a reranker."""
+
+    model: str = attrs.field(default="small", metadata={"help": "which model"})
+    threads: int = attrs.field(default=1, validator=attrs.validators.ge(1))
+    folder: Path | None = None
+    api_key: Secret | None = None
+    since: Any = None
+
+
+@attrs.frozen(kw_only=True)
+class Named:
+    """Options that bear names which memspine has taken."""
+
+    name: str = ""
+    enabled: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class Store:
+    """The options of a vector store: `path`, `api_key` and `doubled` are also options of the backend."""
+
+    path: Path = Path("vectors.db")
+    api_key: Secret | None = None
+    doubled: int = attrs.field(default=0, converter=lambda value: value * 2)
+    cells: int = attrs.field(default=8, validator=attrs.validators.ge(1), metadata={"help": "how many"})
+
+
 def provider(name: str, config_type: type) -> Provider:
     return Provider(name=name, config_type=config_type, open="nowhere:open", summary=f"the {name}")
 
 
-def module_of(*providers: Provider) -> types.ModuleType:
+def module_of(*providers: Provider, **others: list[Provider]) -> types.ModuleType:
+    """A plugin that offers backends, and others by their kind: `embedding_sources`, `vector_stores`, `rerankers`."""
     module = types.ModuleType("fake_plugin")
-
-    @hookimpl
-    def memspine_memory_backends():
-        return providers
-
-    module.memspine_memory_backends = memspine_memory_backends
+    for kind, offered in {"memory_backends": list(providers), **others}.items():
+        setattr(module, f"memspine_{kind}", hookimpl(lambda offered=tuple(offered): offered))
     return module
 
 
 @pytest.fixture
 def plugins(monkeypatch) -> Plugins:
-    """Backends `sqlite`, `full` and `needs`, two with odd options, and a plugin that cannot be imported."""
-    monkeypatch.setitem(sys.modules, "fake_sqlite", module_of(provider("sqlite", Options)))
-    others = [("full", Options), ("needs", Needs), ("odd", Odd), ("odd-type", OddType)]
-    monkeypatch.setitem(sys.modules, "fake_full", module_of(*(provider(*other) for other in others)))
-    names = {"sqlite": "fake_sqlite", "full": "fake_full", "broken": "fake_module_that_is_not_there"}
-    return Plugins(find=lambda: [PluginEntry(name=name, module=module) for name, module in names.items()])
+    """Backends `sqlite`, `full`, `vault` and `needs`, two with odd options, and a plugin that cannot be imported.
+
+    Of the others: sources `onnx`, `remote` (which needs options) and `named`, stores `sqlite`, `vault` (which does too)
+    and `named`, rerankers `onnx` and `judge`.
+    """
+    modules = {
+        "sqlite": module_of(provider("sqlite", Options), vector_stores=[provider("sqlite", Store)]),
+        "full": module_of(
+            *(provider(*other) for other in [("full", Options), ("needs", Needs), ("odd", Odd), ("odd-type", OddType)])
+        ),
+        "onnx": module_of(embedding_sources=[provider("onnx", Model)], rerankers=[provider("onnx", Model)]),
+        "remote": module_of(embedding_sources=[provider("remote", Needs)], rerankers=[provider("judge", Model)]),
+        "vault": module_of(provider("vault", Options), vector_stores=[provider("vault", Needs)]),
+        "named": module_of(embedding_sources=[provider("named", Named)], vector_stores=[provider("named", Named)]),
+    }
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, f"fake_{name}", module)
+    entries = [PluginEntry(name=name, module=f"fake_{name}", distribution=f"memspine-{name}") for name in modules]
+    return Plugins(find=lambda: [*entries, PluginEntry(name="broken", module="fake_module_that_is_not_there")])

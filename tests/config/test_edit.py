@@ -80,6 +80,21 @@ CHANGES = [
         '[backends.a]\nplugin = "full"\nheaders = { A = "x" }\n', 'backends.a.headers."B c"', "y",
         '[backends.a]\nplugin = "full"\nheaders = { A = "x", "B c" = "y" }\n',
     ),
+    (START, "embedding.source", "onnx", START + '\n[embedding]\nsource = "onnx"\n'),
+    (
+        '[embedding]\nsource = "auto"\n\n# how\n[retrieval]\n', "embedding.onnx.threads", "2",
+        '[embedding]\nsource = "auto"\n\n[embedding.onnx]\nthreads = 2\n\n# how\n[retrieval]\n',
+    ),
+    (
+        '[embedding]\nsource = "onnx"\n[embedding.onnx]\n', "embedding.fallback", "none",
+        '[embedding]\nsource = "onnx"\nfallback = "none"\n[embedding.onnx]\n',
+    ),
+    (
+        "[embedding.onnx]\nthreads = 2\n", "embedding.onnx.api_key", '{ env = "KEY" }',
+        '[embedding.onnx]\nthreads = 2\napi_key = { env = "KEY" }\n',
+    ),
+    ("", "vectors.cells", "3", "[vectors]\ncells = 3\n"),
+    ("[rerank.onnx]\n", "rerank.source", "onnx", '[rerank.onnx]\n\n[rerank]\nsource = "onnx"\n'),
 ]  # fmt: skip
 
 
@@ -112,6 +127,12 @@ def test_change(file, plugins):
         ("memory.owner = 'a'\nmemory.session = 'b'", "memory", ""),
         ("memory = { owner = 'a', session = 'b' } # c\n", "memory.owner", 'memory = { session = "b" } # c\n'),
         ('[backends.a]\nplugin = "full"\n[backends.a.retry]\npause = 1\n', "backends.a", ""),
+        (
+            "[embedding]\nsource = 'onnx'\n[embedding.onnx]\nthreads = 2\n",
+            "embedding.onnx",
+            "[embedding]\nsource = 'onnx'\n",
+        ),
+        ("[embedding.onnx]\nthreads = 2\nmodel = 'x'\n", "embedding.onnx.threads", "[embedding.onnx]\nmodel = 'x'\n"),
     ],
 )
 def test_unset(before, key, after, file, plugins):
@@ -134,6 +155,9 @@ def test_unset(before, key, after, file, plugins):
         ("[memory]\nowner = 1\n", "retrieval.limit", "1", "2: memory.owner: expected str, got int 1"),
         ("[memory\n", "retrieval.limit", "1", "1: not TOML: "),
         ("[[steps]]\n", "steps.a", "1", " steps: expected a table, got an array"),
+        ("", "embedding.onnx.thread", "1", "2: embedding.onnx.thread: unknown key; did you mean 'threads'?"),
+        ("", "embedding.source", "onx", "2: embedding.source: 'onx' is neither a table [embedding.NAME] nor"),
+        ("", "vectors.cells", "0", "2: vectors.cells: 'cells' must be >= 1: 0"),
     ],
 )
 def test_nothing_is_written_when_something_is_wrong(case, file, plugins):

@@ -46,6 +46,39 @@ def test_settings_of_a_mapping(plugins):
     assert shown["backends.a.steps"] == ("[{ attempts = 2, pause = 0.5 }]", "mine")
 
 
+def test_settings_of_sources_stores_and_rerankers(tmp_path, plugins):
+    """What configures a plugin is shown with its origin wherever it stands; secrets are references."""
+    document = (
+        '[embedding]\nsource = "onnx"\n[embedding.b]\nplugin = "onnx"\napi_key = { env = "KEY" }\n'
+        '[backends.a]\nplugin = "sqlite"\npath = "a.db"\n[vectors]\ncells = 2\n[rerank.judge]\n'
+    )
+    (tmp_path / "c.toml").write_text(document, encoding="utf-8")
+    settings = effective_settings(load_config("c.toml", plugins=plugins, working_folder=tmp_path))
+    shown = {setting.key: (setting.text, setting.origin, setting.help) for setting in settings}
+    assert len(shown) == len(settings)
+    assert shown["embedding.source"][:2] == ('"onnx"', "c.toml:2")
+    assert shown["embedding.b.plugin"] == ('"onnx"', "c.toml:4", "the onnx")
+    assert shown["embedding.b.api_key"][:2] == ('{ env = "KEY" }', "c.toml:5")
+    assert shown["embedding.onnx.plugin"] == ('"onnx"', "default", "the onnx")
+    assert shown["embedding.onnx.model"] == ('"small"', "default", "which model")
+    assert shown["vectors.plugin"] == ('"sqlite"', "default", "the sqlite")
+    assert shown["vectors.cells"] == ("2", "c.toml:10", "how many")
+    assert shown["vectors.path"][:2] == ('"a.db"', "c.toml:8")
+    assert shown["rerank.source"][:2] == ('""', "default")
+    assert shown["rerank.judge.threads"][:2] == ("1", "default")
+
+
+def test_the_store_that_memspine_chooses(tmp_path, plugins):
+    """With the plugins at hand, the store that nothing names is shown too, unless vectors are switched off."""
+    config = load_config(plugins=plugins, environ={}, working_folder=tmp_path)
+    shown = {setting.key: setting.text for setting in effective_settings(config)}
+    assert shown["vectors.plugin"] == '""'
+    shown = {setting.key: setting.text for setting in effective_settings(config, plugins=plugins)}
+    assert (shown["vectors.plugin"], shown["vectors.cells"]) == ('"sqlite"', "8")
+    config = config_from_mapping({"vectors": {"enabled": False}}, plugins=plugins)
+    assert "vectors.cells" not in {setting.key for setting in effective_settings(config, plugins=plugins)}
+
+
 def test_every_setting_has_help():
     """No field of memspine's own tables lacks its line of help."""
     assert [field.name for cls in TABLES.values() for field in attrs.fields(cls) if not field.metadata["help"]] == []

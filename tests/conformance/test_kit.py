@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from memspine.conformance.options import NAME_OPTIONS
+
 QUICK = ("--memspine-contract", "backend", "--memspine-crowd", "100")
 ONE = (*QUICK, "--memspine-clauses", "MB-1")
 PLANTED = ("--memspine-backend", "planted")
@@ -28,7 +30,7 @@ def test_the_reference_backend_passes(kit, tmp_path):
     report = tmp_path / "report.json"
     run = kit(*QUICK, "--memspine-report", report)
     assert run.returncode == 0, run.stdout
-    assert "64 clauses proven, 0 failed, 2 not claimed (backup, native_hybrid), 1 not applicable (MB-81)" in run.stdout
+    assert "70 clauses proven, 0 failed, 2 not claimed (backup, native_hybrid), 1 not applicable (MB-81)" in run.stdout
     written = json.loads(report.read_text(encoding="utf-8"))
     assert written["contract"] == "backend"
     assert written["contract_number"] == 0
@@ -44,23 +46,55 @@ def test_the_reference_backend_passes(kit, tmp_path):
 @pytest.mark.parametrize(
     ("contract", "summary"),
     [
-        ("embedding", "18 clauses proven, 0 failed"),
-        ("vectors", "22 clauses proven, 0 failed, 1 not applicable (VS-42)"),
+        ("embedding", "24 clauses proven, 0 failed"),
+        ("vectors", "60 clauses proven, 0 failed, 3 not applicable (VS-42, VS-45, VS-134)"),
+        ("reranker", "14 clauses proven, 0 failed"),
         ("injector", "14 clauses proven, 0 failed"),
     ],
 )
 def test_the_other_references_pass(kit, contract, summary):
-    """So do the reference embeddings, the reference vector store, and the injector of the kernel."""
+    """So do the reference embeddings, vector store and reranker, and the injector of the kernel."""
     run = kit("--memspine-contract", contract)
     assert run.returncode == 0, run.stdout
     assert summary in run.stdout
+
+
+@pytest.mark.parametrize("window", [30, 512])
+def test_the_reference_embeddings_pass_with_a_window(kit, tmp_path, window):
+    """Whether a text fits into it or not."""
+    file = tmp_path / "window.toml"
+    file.write_text(f"[embedding.reference]\ndimension = 64\nwindow_tokens = {window}\n", encoding="utf-8")
+    run = kit("--memspine-contract", "embedding", "--memspine-config", file)
+    assert run.returncode == 0, run.stdout
+    assert "24 clauses proven, 0 failed" in run.stdout
+
+
+@pytest.mark.parametrize(("contract", "option", "table"), [
+    ("embedding", "source", "embedding"),
+    ("reranker", "reranker", "rerank"),
+])  # fmt: skip
+def test_refusing_blank_texts_is_allowed(kit, tmp_path, contract, option, table):
+    """A source or reranker that refuses them, and says why, keeps its contract."""
+    file = tmp_path / "blank.toml"
+    file.write_text(f'[{table}.x]\nplugin = "planted"\ndefect = "RefusesBlanks"\n', encoding="utf-8")
+    run = kit("--memspine-contract", contract, f"--memspine-{option}", "planted", "--memspine-config", file)
+    assert run.returncode == 0, run.stdout
 
 
 def test_a_backend_without_capabilities_passes(kit, config):
     """The base is enough: calls of what is not claimed are shown to raise, and the run is good."""
     run = kit(*QUICK, *config('[backends.x]\nplugin = "planted"\ndefect = "BaseOnly"\n'))
     assert run.returncode == 0, run.stdout
-    assert "45 clauses proven, 0 failed, 22 not claimed (backup, changes, history, lexical, native_hybrid" in run.stdout
+    assert "45 clauses proven, 0 failed, 28 not claimed (backup, changes, history, lexical, native_hybrid" in run.stdout
+
+
+def test_a_store_without_capabilities_passes(kit, tmp_path):
+    """The same of a vector store that keeps no keyword index."""
+    file = tmp_path / "base.toml"
+    file.write_text('[vectors]\nplugin = "planted"\ndefect = "BaseOnly"\n', encoding="utf-8")
+    run = kit("--memspine-contract", "vectors", "--memspine-store", "planted", "--memspine-config", file)
+    assert run.returncode == 0, run.stdout
+    assert "45 clauses proven, 0 failed, 18 not claimed (lexical)" in run.stdout
 
 
 def test_without_a_contract_nothing_runs(kit):
@@ -70,11 +104,10 @@ def test_without_a_contract_nothing_runs(kit):
     assert "--memspine-contract" in run.stderr
 
 
-@pytest.mark.parametrize("contract", ["backend", "embedding", "vectors", "injector"])
-def test_an_unknown_plugin_is_a_usage_error(kit, contract):
+@pytest.mark.parametrize(("contract", "option"), NAME_OPTIONS.items())
+def test_an_unknown_plugin_is_a_usage_error(kit, contract, option):
     """The error says what is installed."""
-    option = {"backend": "backend", "embedding": "source", "vectors": "store", "injector": "injector"}[contract]
-    run = kit("--memspine-contract", contract, f"--memspine-{option}", "plantd")
+    run = kit("--memspine-contract", contract, option, "plantd")
     assert run.returncode == pytest.ExitCode.USAGE_ERROR
     assert "named 'plantd'; installed: " in run.stderr
     assert "did you mean 'planted'?" in run.stderr
@@ -119,7 +152,7 @@ def test_an_expected_failure_is_no_failure(kit, config, tmp_path):
     options = config(EXPECTED.format(defect="BeginsAtZero", clause="MB-10"))
     run = kit(*QUICK, "--memspine-clauses", "MB-10,MB-13", *options, "--memspine-report", report)
     assert run.returncode == 0, run.stdout
-    assert "1 clauses proven, 0 failed, 1 expected failure, 65 not run" in run.stdout
+    assert "1 clauses proven, 0 failed, 1 expected failure, 71 not run" in run.stdout
     clause = json.loads(report.read_text(encoding="utf-8"))["clauses"]["MB-10"]
     assert clause["verdict"] == "expected failure"
     assert clause["detail"] == "MB-10: it counts from zero https://example.org/1"

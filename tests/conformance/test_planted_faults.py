@@ -14,9 +14,18 @@ from memspine.conformance.clauses import read_clauses
 
 PLANTED = Path(__file__).with_name("planted")
 FILES = {
-    "backend": ("planted_writes", "planted_reads", "planted_capabilities"),
-    "embedding": ("planted_sources",),
-    "vectors": ("planted_stores",),
+    "backend": ("planted_writes", "planted_reads", "planted_capabilities", "planted_surroundings"),
+    "embedding": ("planted_sources", "planted_windows"),
+    "vectors": (
+        "planted_spaces",
+        "planted_storing",
+        "planted_nearness",
+        "planted_queues",
+        "planted_leases",
+        "planted_words",
+        "planted_terms",
+    ),
+    "reranker": ("planted_rerankers",),
     "injector": ("planted_injectors",),
 }
 

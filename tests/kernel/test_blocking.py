@@ -91,7 +91,7 @@ def test_shutdown_frees_threads_that_wait(settings):
 
     memory = MemoryManager(settings, count_tokens=len)
     memory.initialize()
-    backend = memory._run(memory._manager._open.chain.primary.backend())  # noqa: SLF001 - to make a call last
+    backend = memory._run(memory._manager._open.chain.primary.opened())  # noqa: SLF001 - to make a call last
     ended = []
 
     async def forever(*args, **kwargs):

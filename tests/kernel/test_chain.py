@@ -307,7 +307,7 @@ def test_a_store_that_fails_to_close_is_named():
 
         chain = Chain([store("first", fails=True), store("second", fails=False)], deadline_seconds=1)
         for member in chain.members:
-            await member.backend()
+            await member.opened()
         with pytest.raises(BackendUnavailable, match="first: closing failed"):
             await chain.close()
         assert closed == ["second"]

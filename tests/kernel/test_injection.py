@@ -15,7 +15,8 @@ from memspine import MemoryManager
 from memspine.errors import BackendUnavailable
 from memspine.injection import Fence, render_block
 from memspine.injection.openai_chat import OpenAIChatInjector
-from memspine.model import Hit, Memory
+from memspine.model import Memory
+from memspine.results import Hit
 from memspine.retrieval import Retrieval
 from memspine.text import estimate_tokens
 

@@ -509,7 +509,7 @@ def test_counts_survive_a_failed_write(settings):
 
     async def test(memory):
         id = (await memory.create("duck")).memory.id
-        backend = await memory._open.chain.primary.backend()  # noqa: SLF001 - no public way to break a store
+        backend = await memory._open.chain.primary.opened()  # noqa: SLF001 - no public way to break a store
         real = backend.record_access
 
         async def fails(counts, *, scope, now):
@@ -615,7 +615,7 @@ def test_the_configured_owner_is_the_same_as_the_named_one(settings):
 
 def test_a_search_that_gave_up_says_so(settings, monkeypatch):
     """When retention hides more matches than are ever looked at, the trace says how many were."""
-    monkeypatch.setattr("memspine.retrieval.LIMIT_MAX", 60)
+    monkeypatch.setattr("memspine.retrieval.recall.LIMIT_MAX", 60)
     settings["retrieval"] = {"retention_days": 1}
 
     async def test(memory):

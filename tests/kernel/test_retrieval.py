@@ -131,7 +131,7 @@ def test_floor_cuts_weak_answers(stores):
     async def run():
         chain = await filled(stores, ["dog " * 3, "a dog once, in a long text about something else entirely " * 5])
         both = await recall(chain, "dog eats kibble")
-        result = await recall(chain, "dog eats kibble", keyword_floor=both.hits[0].score)
+        result = await recall(chain, "dog eats kibble", keyword_floor=both.hits[0].leg_score("keyword"))
         assert len(result.hits) == 1
         assert result.trace.cut_counts == {"floor": 1}
 
@@ -145,7 +145,7 @@ def test_floor_cuts_weak_answers(stores):
 def test_the_budget_is_never_exceeded_and_smaller_ones_are_tried(lengths, budget):
     """The tokens of an answer never exceed the budget, 0 gives nothing, and whatever was left out did not fit."""
     from memspine.model import Memory
-    from memspine.retrieval import Candidate, Found, _pick
+    from memspine.retrieval.picking import Candidate, pick
 
     candidates = tuple(
         Candidate(
@@ -153,9 +153,8 @@ def test_the_budget_is_never_exceeded_and_smaller_ones_are_tried(lengths, budget
         )
         for n, length in enumerate(lengths)
     )
-    found = Found(candidates=candidates, matched=len(candidates), more=False, leg="keyword")
     request = RecallRequest(text="x", scope=ME, now=NOW, limit=100, max_tokens=budget)
-    picked = _pick(found, request, count_tokens=estimate_tokens)
+    picked = pick(candidates, request, count_tokens=estimate_tokens)
     spent = sum(hit.tokens for hit in picked.hits)
     assert spent <= budget
     assert len(picked.hits) + len(picked.cuts) == len(lengths)
@@ -196,7 +195,7 @@ def test_the_answer_of_a_fallback_is_degraded(stores):
 
 def test_exact_stays_newest_first_beyond_what_is_ranked_at_once(stores, monkeypatch):
     """When more memories match than can be put in order at once, the answer is degraded and says so."""
-    monkeypatch.setattr("memspine.retrieval.LIMIT_MAX", 5)
+    monkeypatch.setattr("memspine.retrieval.legs.LIMIT_MAX", 5)
 
     async def run():
         chain = await filled(stores, ["dog"] * 8)

@@ -20,7 +20,17 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
-KIT = ["--pyargs", "memspine.conformance", "--memspine-contract", "backend", "--memspine-backend", "sqlite"]
+ENTRIES = Path(__file__).with_name("load_entries.py")
+KIT = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs", "memspine.conformance"]
+INSTALLATIONS = {
+    "sqlite,conformance": ["backend --memspine-backend sqlite", "vectors --memspine-store sqlite"],
+    "local,conformance": [
+        "vectors --memspine-store sqlite",
+        "embedding --memspine-source static",
+        "reranker --memspine-reranker reference",
+    ],
+}
+"""What the kit proves with these extras of memspine and nothing else: vectors without and with what compares them."""
 
 
 def run(*command: str | Path, cwd: Path = ROOT) -> None:
@@ -48,7 +58,7 @@ def check_contents(source: Path, sdist: Path, wheel: Path) -> None:
     expected = {
         file.relative_to(folder).as_posix()
         for file in (folder / package).rglob("*")
-        if file.is_file() and file.suffix in {".py", ".json", ".md", ".typed"} and "__pycache__" not in file.parts
+        if file.is_file() and "__pycache__" not in file.parts
     }
     if source == ROOT:
         contract = ROOT / "core" / "contract"
@@ -117,10 +127,12 @@ def main() -> None:
         for wheel in wheels:
             package, version = wheel.name.split("-")[:2]
             python = install(work / package, house, dist, f"{package}=={version}")
-            run(python, "-W", "error", "-c", f"import {package}; print({package}.__file__)", cwd=work)
+            run(python, "-W", "error", ENTRIES, package, cwd=work)
         version = wheels[0].name.split("-")[1]
-        python = install(work / "kit", house, dist, f"memspine[sqlite,conformance]=={version}")
-        run(python, "-W", "error", "-m", "pytest", "-q", "-p", "no:cacheprovider", *KIT, cwd=work)
+        for extras, contracts in INSTALLATIONS.items():
+            python = install(work / extras.replace(",", "-"), house, dist, f"memspine[{extras}]=={version}")
+            for contract in contracts:
+                run(python, "-W", "error", *KIT, "--memspine-contract", *contract.split(), cwd=work)
     print(f"{len(wheels)} wheels: built, installed alone, imported, and the kit passed from the wheels")
 
 

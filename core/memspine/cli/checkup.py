@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Literal
+
+import attrs
 
 from memspine import __version__
+from memspine.cli import engines
 from memspine.config import Config
-from memspine.errors import PluginError
+from memspine.engine import EmbeddingEngine, EngineStatus
+from memspine.errors import MemspineError, PluginError
+from memspine.indexing import Progress
 from memspine.manager import MemoryManager
 from memspine.model import Finding, Health, Problem
 from memspine.plugins import Plugins
@@ -58,13 +64,87 @@ def file_findings(config: Config) -> list[About]:
     return found
 
 
-async def healths(config: Config, plugins: Plugins) -> dict[str, Health]:
-    """Every store, looked at in depth."""
+@attrs.frozen(kw_only=True)
+class Look:
+    """The health of every store, what finds memories (None when that could not be seen), and how many there are."""
+
+    healths: Mapping[str, Health]
+    engine: EngineStatus | None = None
+    trouble: str = ""
+    memories: int = 0
+
+    @property
+    def works(self) -> bool:
+        """Whether every store does its work."""
+        if self.engine is None:
+            return False
+        vectors = self.engine.vectors
+        return all(health.ok for health in self.healths.values()) and (
+            vectors.is_available or vectors.store == engines.NONE
+        )
+
+
+async def look(config: Config, plugins: Plugins) -> Look:
+    """Look at every store in depth, and ask the embedding source for a vector. Raises ConfigError."""
     async with MemoryManager(config, plugins=plugins, background=False) as memory:
-        return await memory.health(deep=True)
+        healths = await memory.health(deep=True)
+        try:
+            engine = await memory.engine(probe=True)
+            total = (await memory.count(everyone=True, management=True)).total
+        except MemspineError as error:
+            return Look(healths=healths, trouble=str(error))
+    return Look(healths=healths, engine=engine, memories=total)
 
 
-def health_findings(healths: dict[str, Health]) -> list[About]:
+def engine_findings(look: Look) -> list[About]:
+    """Why there is no search by meaning, or what keeps it from being whole."""
+    status = look.engine
+    if status is None:
+        return [("engine", Finding(level="error", text=look.trouble))]
+    vectors = status.vectors
+    if vectors.store == engines.NONE:
+        return [("vectors", Finding(level="info", text=vectors.reason))]
+    found = _source_findings(status.embedding)
+    if not vectors.is_available:
+        return [*found, (f"vectors {vectors.store}", Finding(level="error", text=vectors.reason))]
+    return [*found, *_space_findings(status, memories=look.memories)]
+
+
+def _source_findings(embedding: EmbeddingEngine) -> list[About]:
+    if not embedding.trouble:
+        return []
+    advice = "until it works, the keyword index answers alone"
+    if embedding.fallback:
+        advice = f"until it works, {embedding.fallback} stands in for it"
+    return [(f"embedding {embedding.source}", Finding(level="warning", text=embedding.trouble, advice=advice))]
+
+
+def _space_findings(status: EngineStatus, *, memories: int) -> list[About]:
+    found: list[About] = []
+    model, wanted, answering = status.embedding.model, engines.wanted(status), engines.answering(status)
+    if model and wanted is None and memories:
+        text, advice = "no memory has a vector of the configured model yet", "memspine reindex"
+        found.append((f"space {model}", Finding(level="info", text=text, advice=advice)))
+    for progress in (answering, None if wanted is answering else wanted):
+        found += [] if progress is None else _progress_findings(progress)
+    return found
+
+
+def _progress_findings(progress: Progress) -> list[About]:
+    about = f"space {progress.space.identity.model}"
+    found: list[About] = []
+    if progress.failing:
+        text = f"{progress.failing} memories cannot be embedded, the last of them because of: {progress.reason}"
+        found.append((about, Finding(level="warning", text=text, advice="they are tried again from time to time")))
+    if left := engines.waiting(progress):
+        # One that was complete once only lags behind what was just written, which the next search makes up for.
+        level: Literal["info", "warning"] = "info" if progress.space.complete else "warning"
+        text = f"{left} of {progress.total} memories have no vector yet"
+        found.append((about, Finding(level=level, text=text, advice="memspine reindex")))
+    return found
+
+
+def health_findings(healths: Mapping[str, Health]) -> list[About]:
     """What the stores found, and those that do not work."""
     found: list[About] = []
     for name, health in healths.items():

@@ -11,9 +11,9 @@ from memspine.errors import (
     ConfigError,
     ConflictError,
     CursorError,
-    EmbeddingError,
     InvalidMemoryError,
     MemspineError,
+    ModelError,
     NotFoundError,
     PluginError,
     ScopeError,
@@ -45,9 +45,9 @@ MEANINGS: Final = {
     Exit.NOT_FOUND: "no memory of this owner has this id",
     Exit.INVALID: "a value that cannot be stored or asked for, or a file that cannot be read or written",
     Exit.CONFLICT: "the memory is not in the expected state; nothing was changed",
-    Exit.UNAVAILABLE: "a store cannot be reached, is too slow, or is broken",
-    Exit.CAPABILITY: "the store cannot do this",
-    Exit.PARTIAL: "partly done: import with bad lines, purge with pending places, some of several ids",
+    Exit.UNAVAILABLE: "a store, a model or a download cannot be reached, is too slow, or is broken",
+    Exit.CAPABILITY: "the store cannot do this, or there is no source of vectors for it",
+    Exit.PARTIAL: "partly done: import with bad lines, purge with pending places, some of several ids or memories",
     Exit.INTERRUPTED: "interrupted",
 }
 
@@ -76,7 +76,7 @@ _BY_CLASS: Final[tuple[tuple[type[MemspineError], Exit], ...]] = (  # the first 
     (ScopeError, Exit.INVALID),
     (ConflictError, Exit.CONFLICT),
     (CapabilityError, Exit.CAPABILITY),
-    (EmbeddingError, Exit.UNAVAILABLE),
+    (ModelError, Exit.UNAVAILABLE),
     (BackendError, Exit.UNAVAILABLE),
 )
 

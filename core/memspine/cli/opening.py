@@ -62,7 +62,8 @@ async def _maintain(memory: MemoryManager) -> None:
     settings = memory.config.maintenance
     if settings.enabled and settings.budget_ms:
         try:
-            await memory.maintain(budget_seconds=settings.budget_ms / 1000)
+            # Loading a model would take longer than that, so only one that the command has used goes on.
+            await memory.maintain(budget_seconds=settings.budget_ms / 1000, only_loaded=True)
         except MemspineError:
             # The command has succeeded, and `memspine doctor` and `memspine maintain` tell about this.
             return

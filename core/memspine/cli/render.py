@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memspine.cli.output import Output
-    from memspine.model import Memory, MemoryResult
+    from memspine.model import Memory
+    from memspine.results import MemoryResult
 
 COLUMNS = ("id", "created", "type", "session", "key", "content")
 

@@ -16,16 +16,21 @@ import attrs
 
 from memspine import times
 from memspine.cli.codes import InputError
+from memspine.cli.indexing import Indexed, index_imported
+from memspine.cli.output import Output
 from memspine.config import Config, load_config
 from memspine.manager import MemoryManager
-from memspine.model import InjectionResult, MemoryType, NewMemory, SearchResult
+from memspine.model import MemoryType, NewMemory
 from memspine.plugins import Plugins
+from memspine.results import InjectionResult, SearchResult
 
 QUESTIONS: Final = (
     "Which workshop quoted me for a new hanger, and how much was it?",
-    "On which day did I really start at the archive, after the delay?",
-    "What does `parse_invoice()` return?",
+    "On which day do I start at the archive, now that they moved it?",
+    "Which objects does `parse_invoice()` return?",
 )
+BY_MEANING: Final = "Who is my veterinarian?"
+"""Asked where there is an embedding source: the memories that answer it have no word in common with it."""
 SHAPE: Final = "openai.chat"
 _ANSWERS: Final = 2
 _FILE: Final = "memspine.toml"
@@ -39,6 +44,7 @@ class Story:
     memories: int
     sessions: int
     seconds: float
+    indexed: Indexed | None
     answers: tuple[tuple[str, SearchResult], ...]
     request: Mapping[str, Any]
     injected: InjectionResult
@@ -49,13 +55,13 @@ class Story:
         return tuple(dict.fromkeys(reason for _, result in self.answers for reason in result.trace.degraded))
 
 
-def prepare(folder: Path, *, plugin: str) -> Path:
+def prepare(folder: Path, *, plugin: str, source: str | None = None) -> Path:
     """Write the configuration of the quickstart into a folder. Raises InputError when there is one already."""
     path = folder / _FILE
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
-            file.write(_configuration(plugin))
+            file.write(_configuration(plugin, source))
     except FileExistsError:
         raise InputError(f"{path}: is there already; name another folder") from None
     except OSError as error:
@@ -63,7 +69,7 @@ def prepare(folder: Path, *, plugin: str) -> Path:
     return path
 
 
-async def tell(path: Path, plugins: Plugins) -> Story:
+async def tell(path: Path, plugins: Plugins, out: Output) -> Story:
     """Do it all with the configuration that `prepare` wrote."""
     # The data folder holds the secret that signs injected blocks: here it is not the user's.
     environ = {**os.environ, "MEMSPINE_DATA": str(path.parent.absolute())}
@@ -73,7 +79,9 @@ async def tell(path: Path, plugins: Plugins) -> Story:
         started = time.perf_counter()
         await memory.create_many(memories, ids=ids)
         seconds = time.perf_counter() - started
-        answers = tuple([(question, await memory.search(question, limit=_ANSWERS)) for question in QUESTIONS])
+        indexed = await index_imported(memory, out)
+        questions = QUESTIONS if indexed is None or indexed.reasons else (*QUESTIONS, BY_MEANING)
+        answers = tuple([(question, await memory.search(question, limit=_ANSWERS)) for question in questions])
         request = chat_request(QUESTIONS[0])
         injected = await memory.inject(request, shape=SHAPE, limit=3)
     return Story(
@@ -81,6 +89,7 @@ async def tell(path: Path, plugins: Plugins) -> Story:
         memories=len(memories),
         sessions=len({memory.session for memory in memories}),
         seconds=seconds,
+        indexed=indexed,
         answers=answers,
         request=request,
         injected=injected,
@@ -117,8 +126,11 @@ def chat_request(question: str) -> dict[str, Any]:
     }
 
 
-def _configuration(plugin: str) -> str:
-    lines = ["# Written by `memspine quickstart`.", "[backends.quickstart]", f"plugin = {json.dumps(plugin)}"]
+def _configuration(plugin: str, source: str | None) -> str:
+    lines = ["# Written by `memspine quickstart`."]
+    if source is not None:
+        lines += ["[embedding]", f"source = {json.dumps(source)}", ""]
+    lines += ["[backends.quickstart]", f"plugin = {json.dumps(plugin)}"]
     if plugin == "sqlite":
         lines.append('path = "memories.db"  # beside this file')
     return "\n".join([*lines, ""])

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "quickstart": Command("start", "see it work: a shipped conversation, questions, recalled memories"),
     "add": Command("memories", "remember a text, or what standard input holds"),
     "search": Command("memories", "recall the memories that answer a question"),
+    "preview": Command("memories", "what a question would recall, at what cost; counts as no recall"),
     "list": Command("memories", "memories by time, filtered, in pages"),
     "get": Command("memories", "one memory, all of it"),
     "update": Command("memories", "replace fields of a memory"),
@@ -36,6 +37,9 @@ COMMANDS: Final = {
     "config": Command("keeping", "check, show, set, unset, path: the configuration"),
     "plugins": Command("keeping", "what is installed, and what it offers"),
     "doctor": Command("keeping", "look for anything that is wrong, with advice"),
+    "engine": Command("keeping", "what finds memories: words, embeddings, vectors, reranking"),
+    "reindex": Command("keeping", "embed everything that has no vector yet"),
+    "models": Command("keeping", "list, fetch, path: the files of models that plugins use"),
     "maintain": Command("keeping", "do the background work now"),
     "new-plugin": Command("keeping", "write a distribution for a store of your own", "new_plugin"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memspine.config.edit import Change, set_value, unset_value
+from memspine.config.instances import source_from_mapping
 from memspine.config.load import (
     check_secrets,
     check_source,
@@ -16,25 +17,40 @@ from memspine.config.schema import (
     BackendSettings,
     Config,
     ConfigSource,
+    EmbeddingSettings,
     InjectionSettings,
+    InstanceSettings,
     MaintenanceSettings,
     MemorySettings,
+    RerankerSettings,
+    RerankSettings,
     RetrievalSettings,
+    SourceSettings,
+    StoreSettings,
+    VectorSettings,
 )
 from memspine.config.secrets import SecretRef, redacted
 from memspine.config.show import Setting, effective_settings
+from memspine.config.stores import vector_store
 
 __all__ = [
     "BackendSettings",
     "Change",
     "Config",
     "ConfigSource",
+    "EmbeddingSettings",
     "InjectionSettings",
+    "InstanceSettings",
     "MaintenanceSettings",
     "MemorySettings",
+    "RerankSettings",
+    "RerankerSettings",
     "RetrievalSettings",
     "SecretRef",
     "Setting",
+    "SourceSettings",
+    "StoreSettings",
+    "VectorSettings",
     "check_secrets",
     "check_source",
     "config_from_mapping",
@@ -44,6 +60,8 @@ __all__ = [
     "load_config",
     "redacted",
     "set_value",
+    "source_from_mapping",
     "unset_value",
     "user_config_file",
+    "vector_store",
 ]

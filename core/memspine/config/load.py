@@ -11,26 +11,30 @@ from typing import Any, Final
 
 import attrs
 
-from memspine.config.locate import KeyPath, dotted, locate, nearest_line
+from memspine.config.instances import BACKENDS, RERANKERS, SOURCES, check_choice, check_instances
+from memspine.config.locate import KeyPath
 from memspine.config.schema import (
     DEFAULT_BACKEND,
     FILE_NAME,
+    SIMPLE_TABLES,
     TABLES,
     BackendSettings,
     Config,
     ConfigSource,
+    EmbeddingSettings,
     MemorySettings,
     Origin,
+    RerankSettings,
 )
 from memspine.config.secrets import SecretRef
-from memspine.config.structure import INVALID, Structurer, got, suggestion
-from memspine.errors import ConfigError, PluginError, UnknownPluginError
+from memspine.config.stores import check_vectors
+from memspine.config.structure import INVALID, Structurer, located, suggestion
+from memspine.errors import ConfigError
 from memspine.model import Problem
 from memspine.plugins import Plugins
 
 FILE_BYTES_MAX: Final = 1024 * 1024
 
-_BACKEND_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _POSITION: Final = re.compile(r" \(at line (\d+), column (\d+)\)$")
 _AT_END: Final = " (at end of document)"
 
@@ -194,24 +198,47 @@ def check_document(
     """The configuration in a parsed document. Raises ConfigError with every problem, in the order of its lines."""
     structurer = Structurer(source=source, environ=environ)
     _check_tables(structurer, document)
-    settings = {name: structurer.table((name,), document.get(name, {}), cls) for name, cls in TABLES.items()}
-    backends = tuple(_backends(structurer, document.get("backends", {}), plugins))
+    settings = {name: structurer.table((name,), document.get(name, {}), cls) for name, cls in SIMPLE_TABLES.items()}
+    tables = document.get("backends", {})
+    tables = {DEFAULT_BACKEND: {"plugin": DEFAULT_BACKEND}} if tables == {} else tables
+    backends = check_instances(structurer, BACKENDS, tables, plugins)
     _check_chain(structurer, document)
-    if structurer.problems:
-        raise ConfigError(_located(structurer.problems, source))
-    return Config(**settings, backends=backends, source=source, data_folder=data_folder, document=document)
+    settings["embedding"], sources = check_choice(
+        structurer,
+        SOURCES,
+        document.get("embedding", {}),
+        EmbeddingSettings,
+        keys=("source", "fallback"),
+        plugins=plugins,
+    )
+    primary = _primary(settings["memory"], backends)
+    settings["vectors"], store = check_vectors(structurer, document, primary=primary, plugins=plugins)
+    settings["rerank"], rerankers = check_choice(
+        structurer, RERANKERS, document.get("rerank", {}), RerankSettings, keys=("source",), plugins=plugins
+    )
+    structurer.raise_problems()
+    return Config(
+        **settings,
+        backends=backends,
+        sources=sources,
+        store=store,
+        rerankers=rerankers,
+        source=source,
+        data_folder=data_folder,
+        document=document,
+    )
 
 
 def check_secrets(config: Config) -> tuple[Problem, ...]:
     """The references to secrets that lead nowhere now, by line. Nothing of a secret is kept."""
     problems: list[tuple[KeyPath, str]] = []
-    for backend in config.backends:
-        for path, secret in _references(("backends", backend.name), backend.options):
+    for table, instance in config.instances:
+        for path, secret in _references(table, instance.options):
             try:
                 secret.reveal()
             except ConfigError as error:
                 problems += [(path, problem.text) for problem in error.problems]
-    return _located(problems, config.source)
+    return located(problems, config.source)
 
 
 def _references(path: KeyPath, value: Any) -> Iterable[tuple[KeyPath, SecretRef]]:
@@ -233,40 +260,12 @@ def _check_tables(structurer: Structurer, document: Mapping[str, Any]) -> None:
             structurer.refuse((key,), f"unknown {what}{suggestion(str(key), known)}")
 
 
-def _backends(structurer: Structurer, tables: object, plugins: Plugins) -> Iterable[BackendSettings]:
-    if not isinstance(tables, Mapping):
-        structurer.refuse(("backends",), f"expected tables [backends.NAME], got {got(tables)}")
-        return
-    for name, table in (tables or {DEFAULT_BACKEND: {"plugin": DEFAULT_BACKEND}}).items():
-        path = ("backends", str(name))
-        if not isinstance(table, Mapping):
-            structurer.refuse(path, f"expected a table [backends.NAME], got {got(table)}")
-            continue
-        if not _BACKEND_NAME.fullmatch(str(name)):
-            structurer.refuse(path, f"the name of a backend is 1..64 letters, digits, - and _, got {str(name)!r}")
-        backend = _backend(structurer, path, table, plugins)
-        if backend is not None:
-            yield backend
-
-
-def _backend(
-    structurer: Structurer, path: tuple[str, str], table: Mapping[str, Any], plugins: Plugins
-) -> BackendSettings | None:
-    if "plugin" not in table:
-        # Without a plugin nobody can say which other keys are known.
-        structurer.refuse(path, "missing required key 'plugin'")
+def _primary(memory: Any, backends: tuple[BackendSettings, ...]) -> BackendSettings | None:
+    """The primary, if it can be told in spite of problems."""
+    if memory is INVALID:
         return None
-    plugin = structurer.value((*path, "plugin"), table["plugin"], str)
-    if plugin is INVALID:
-        return None
-    try:
-        provider = plugins.memory_backend(plugin)
-    except (UnknownPluginError, PluginError) as error:
-        structurer.refuse((*path, "plugin"), str(error))
-        return None
-    rest = {key: value for key, value in table.items() if key != "plugin"}
-    options = structurer.table(path, rest, provider.config_type, besides=["plugin"])
-    return BackendSettings(name=path[1], plugin=plugin, provider=provider, options=options)
+    named = [backend for backend in backends if backend.name == (memory.primary or backend.name)]
+    return named[0] if len(named) == 1 else None
 
 
 def _check_chain(structurer: Structurer, document: Mapping[str, Any]) -> None:
@@ -305,16 +304,6 @@ def _check_fallbacks(structurer: Structurer, fallbacks: Sequence[object], *, pri
 
 def _no_backend(structurer: Structurer, path: KeyPath, name: str, names: list[str]) -> None:
     structurer.refuse(path, f"no backend named {name!r}; backends: {', '.join(names)}{suggestion(name, names)}")
-
-
-def _located(problems: Iterable[tuple[KeyPath, str]], source: ConfigSource) -> tuple[Problem, ...]:
-    """The problems with their lines, in their order; those of no line last."""
-    lines = locate(source.text) if source.text and problems else {}
-    located = [
-        Problem(source=source.name, line=nearest_line(lines, path), key=dotted(path), text=text)
-        for path, text in problems
-    ]
-    return tuple(sorted(located, key=lambda problem: (problem.line is None, problem.line)))
 
 
 def _failed(name: str, text: str, *, line: int | None = None) -> ConfigError:

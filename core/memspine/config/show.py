@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import enum
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import PurePath
 from typing import Any
 
 import attrs
 
 from memspine.config.locate import KeyPath, dotted, locate, nearest_line, quoted_key
-from memspine.config.schema import TABLES, Config
+from memspine.config.plain import plain
+from memspine.config.schema import TABLES, Config, InstanceSettings, StoreSettings
 from memspine.config.secrets import SecretRef
+from memspine.config.stores import vector_store
+from memspine.plugins import Plugins
 
 
 @attrs.frozen(kw_only=True)
@@ -31,18 +32,29 @@ class Setting:
         return toml_text(self.value)
 
 
-def effective_settings(config: Config) -> list[Setting]:
-    """Every setting with its value and origin: the tables of memspine, then the backends in the order of the file."""
+def effective_settings(config: Config, *, plugins: Plugins | None = None) -> list[Setting]:
+    """Every setting with its value and origin: the tables of memspine, then those that configure plugins.
+
+    With `plugins`, the vector store that memspine chooses itself is among them. Raises ConfigError as `vector_store`
+    does.
+    """
+    if plugins and config.store is None:
+        config = attrs.evolve(config, store=vector_store(config, plugins=plugins))
     lines = locate(config.source.text) if config.source.text else {}
     settings = [
         _setting(config, lines, path, value, line_of_help)
         for name in TABLES
         for path, value, line_of_help in _fields((name,), getattr(config, name))
     ]
-    for backend in config.backends:
-        path = ("backends", backend.name)
-        settings.append(_setting(config, lines, (*path, "plugin"), backend.plugin, backend.provider.summary))
-        settings += [_setting(config, lines, *field) for field in _fields(path, backend.options)]
+    for path, instance in config.instances:
+        plugin = _setting(config, lines, (*path, "plugin"), instance.plugin, instance.provider.summary)
+        # [vectors] has it among its own settings, where it is empty unless it was written.
+        settings = [setting for setting in settings if setting.key != plugin.key]
+        settings.append(plugin)
+        settings += [
+            _setting(config, lines, field, value, line_of_help, written=_written_at(config, instance, field))
+            for field, value, line_of_help in _fields(path, instance.options)
+        ]
     return settings
 
 
@@ -71,12 +83,28 @@ def _fields(path: KeyPath, settings: Any) -> Iterator[tuple[KeyPath, object, str
             yield inner, value, str(field.metadata.get("help", ""))
 
 
-def _setting(config: Config, lines: Mapping[KeyPath, int], path: KeyPath, value: object, help: str) -> Setting:
+def _written_at(config: Config, instance: InstanceSettings[Any], path: KeyPath) -> KeyPath:
+    """Where an option may be written: that of a store also in the table of the primary."""
+    if isinstance(instance, StoreSettings) and path[1] in instance.inherited:
+        return ("backends", config.primary.name, *path[1:])
+    return path
+
+
+def _setting(
+    config: Config,
+    lines: Mapping[KeyPath, int],
+    path: KeyPath,
+    value: object,
+    help: str,
+    *,
+    written: KeyPath | None = None,
+) -> Setting:
     origin = "default"
-    if _is_written(config.document, path):
-        line = nearest_line(lines, path)
+    written = written or path
+    if _is_written(config.document, written):
+        line = nearest_line(lines, written)
         origin = config.source.name if line is None else f"{config.source.name}:{line}"
-    return Setting(key=dotted(path), value=_plain(value), origin=origin, help=help)
+    return Setting(key=dotted(path), value=plain(value), origin=origin, help=help)
 
 
 def _is_written(document: Mapping[str, Any], path: KeyPath) -> bool:
@@ -86,21 +114,3 @@ def _is_written(document: Mapping[str, Any], path: KeyPath) -> bool:
             return False
         value = value[key]
     return True
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, SecretRef):
-        return value.as_data()
-    if callable(getattr(value, "reveal", None)):
-        return "(secret)"
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, PurePath):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if attrs.has(type(value)):
-        return {field.name: _plain(getattr(value, field.name)) for field in attrs.fields(type(value))}
-    return value

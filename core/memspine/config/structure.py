@@ -17,11 +17,12 @@ from typing import Any, Final, Literal, Union
 
 import attrs
 
-from memspine.config.locate import KeyPath, dotted
+from memspine.config.locate import KeyPath, dotted, locate, nearest_line
 from memspine.config.schema import ConfigSource
 from memspine.config.secrets import SecretRef, reference_problem
 from memspine.contracts import Secret
-from memspine.errors import shorten
+from memspine.errors import ConfigError, shorten
+from memspine.model import Problem
 
 
 class Invalid(enum.Enum):
@@ -50,6 +51,11 @@ class Structurer:
         self.problems.append((path, text))
         return INVALID
 
+    def raise_problems(self) -> None:
+        """Raise ConfigError with every problem noted so far, in the order of their lines, if there are any."""
+        if self.problems:
+            raise ConfigError(located(self.problems, self.source))
+
     def table(self, path: KeyPath, value: object, cls: type, *, besides: Iterable[str] = ()) -> Any:
         """An instance of an attrs class, or INVALID. The keys in `besides` are known, but not of the class."""
         if isinstance(value, cls):
@@ -63,7 +69,7 @@ class Structurer:
                 path, f"the types of {cls.__qualname__} cannot be resolved: {error}; report it to its author"
             )
         count = len(self.problems)
-        fields = {field.alias or field.name: field for field in attrs.fields(cls) if field.init}
+        fields = options_of(cls)
         self._unknown_keys(path, value, [*fields, *besides])
         given: dict[str, Any] = {}
         for key, field in fields.items():
@@ -216,6 +222,21 @@ class Structurer:
 
     def _unsupported(self, path: KeyPath, kind: object) -> Invalid:
         return self.refuse(path, f"declared as {named(kind)}, which no configuration can hold; report it to its author")
+
+
+def options_of(cls: type) -> dict[str, attrs.Attribute[Any]]:
+    """The fields of an attrs class by the keys that they have in a table."""
+    return {field.alias or field.name: field for field in attrs.fields(cls) if field.init}
+
+
+def located(problems: Iterable[tuple[KeyPath, str]], source: ConfigSource) -> tuple[Problem, ...]:
+    """The problems with their lines, in their order; those of no line last."""
+    lines = locate(source.text) if source.text and problems else {}
+    found = [
+        Problem(source=source.name, line=nearest_line(lines, path), key=dotted(path), text=text)
+        for path, text in problems
+    ]
+    return tuple(sorted(found, key=lambda problem: (problem.line is None, problem.line)))
 
 
 def got(value: object) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from memspine.conformance.options import CONTRACTS
 from memspine.conformance.session import KitSession
 from memspine.conformance.subject import Opening, Place
 
@@ -13,7 +14,7 @@ from memspine.conformance.subject import Opening, Place
 def pytest_collection_modifyitems(config: pytest.Config) -> None:
     """Without a contract there is nothing to prove, which must not look like success."""
     if not config.getoption("--memspine-contract"):
-        raise pytest.UsageError("name what to prove: --memspine-contract backend | embedding | vectors | injector")
+        raise pytest.UsageError(f"name what to prove: --memspine-contract {' | '.join(CONTRACTS)}")
 
 
 @pytest.fixture
@@ -35,6 +36,12 @@ def store(place: Place) -> Opening:
 @pytest.fixture
 def source(place: Place) -> Opening:
     """The embedding source under test, opened while the test runs."""
+    return Opening(place)
+
+
+@pytest.fixture
+def reranker(place: Place) -> Opening:
+    """The reranker under test, opened while the test runs."""
     return Opening(place)
 
 

@@ -1,7 +1,8 @@
 """A process that writes until it is killed.
 
-Run as `python -m memspine.conformance.crash` it opens the plugin that standard input names, creates memories one after
-the other, and prints the id of each as soon as the store has acknowledged it.
+Run as `python -m memspine.conformance.crash` it opens the plugin that its argument names, creates memories one after
+the other (or stores vectors and queues more of them), and prints the id of each as soon as the store has acknowledged
+it.
 """
 
 from __future__ import annotations
@@ -10,15 +11,20 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 from memspine.conformance.samples import ALICE, at
 from memspine.conformance.subject import Place, Subject
-from memspine.model import NewMemory
+from memspine.conformance.vectors.tools import drawn, record, space
+from memspine.contracts import MemoryBackend, VectorStore
+from memspine.model import MemoryRef, NewMemory
 
 WRITES_MAX = 100_000
+SPACE = "written"
+"""The space that vectors are written to."""
 
 
 class Writer:
@@ -29,6 +35,7 @@ class Writer:
 
     def __enter__(self) -> Self:
         order = {
+            "contract": self._place.subject.contract,
             "name": self._place.subject.name,
             "folder": str(self._place.folder),
             "config": str(self._place.subject.settings.file or ""),
@@ -69,12 +76,29 @@ class Writer:
         return [line.strip() for line in self._output if line.endswith("\n")]
 
 
-async def write(subject: Subject, folder: Path) -> None:
+async def write_memories(store: MemoryBackend) -> AsyncIterator[str]:
     """Create memories without end."""
+    for number in range(WRITES_MAX):
+        id = f"n{number}"
+        await store.create(NewMemory(content=f"content of {id}", key=id), scope=ALICE, id=id, now=at(number))
+        yield id
+
+
+async def write_vectors(store: VectorStore) -> AsyncIterator[str]:
+    """Store vectors and queue memories without end."""
+    await store.open_space(space(SPACE))
+    for number in range(WRITES_MAX):
+        id = f"n{number}"
+        await store.upsert(SPACE, records=[record(id, drawn(number))])
+        await store.enqueue(SPACE, revisions={MemoryRef("alice", f"next-{id}"): 1}, position=id)
+        yield id
+
+
+async def write(subject: Subject, folder: Path) -> None:
+    """Open the plugin, and write."""
     async with subject.open(folder) as store:
-        for number in range(WRITES_MAX):
-            id = f"n{number}"
-            await store.create(NewMemory(content=f"content of {id}", key=id), scope=ALICE, id=id, now=at(number))
+        ids = write_vectors(store) if subject.contract == "vectors" else write_memories(store)
+        async for id in ids:
             print(id, flush=True)  # noqa: T201 - the parent reads it
 
 
@@ -82,7 +106,7 @@ def main() -> None:
     """Read the order, and write."""
     order = json.loads(sys.argv[1])
     config = Path(order["config"]) if order["config"] else None
-    subject = Subject.find("backend", order["name"], config=config)
+    subject = Subject.find(order["contract"], order["name"], config=config)
     asyncio.run(write(subject, Path(order["folder"])))
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-CONTRACTS = ("backend", "embedding", "vectors", "injector")
+CONTRACTS = ("backend", "embedding", "vectors", "reranker", "injector")
 """The contracts that the kit proves."""
 
 NAME_OPTIONS = {
     "backend": "--memspine-backend",
     "embedding": "--memspine-source",
     "vectors": "--memspine-store",
+    "reranker": "--memspine-reranker",
     "injector": "--memspine-injector",
 }
 """The option that names the plugin, by contract."""

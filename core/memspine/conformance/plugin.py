@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from memspine.conformance.reference.config import ReferenceConfig, ReferenceEmbeddingsConfig
-from memspine.contracts import Capability, EmbeddingSource, MemoryBackend, Provider, VectorStore
+from memspine.contracts import Capability, EmbeddingSource, MemoryBackend, Provider, Reranker, VectorStore
 from memspine.hookspecs import hookimpl
 
 _SUMMARY = "in memory, for tests: what is stored is gone when it is closed"
@@ -48,6 +48,20 @@ def memspine_vector_stores() -> Iterable[Provider[VectorStore, Any]]:
             name="reference",
             config_type=ReferenceConfig,
             open="memspine.conformance.reference.vectors:open_store",
+            capabilities=frozenset({Capability.LEXICAL}),
             summary=_SUMMARY,
+        )
+    ]
+
+
+@hookimpl
+def memspine_rerankers() -> Iterable[Provider[Reranker, Any]]:
+    """The reference reranker."""
+    return [
+        Provider(
+            name="reference",
+            config_type=ReferenceConfig,
+            open="memspine.conformance.reference.reranker:open_reranker",
+            summary="shared words, for tests",
         )
     ]

@@ -6,6 +6,7 @@ import asyncio
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -18,7 +19,9 @@ from memspine.errors import MemspineError
 
 _PACKAGE = Path(__file__).resolve().parent
 # What a store that declares itself volatile need not keep.
-_DURABLE = frozenset({"MB-81", "VS-42"})
+_DURABLE = frozenset({"MB-81", "VS-42", "VS-45", "VS-134"})
+# The folders of tests that belong to more than one contract.
+_SHARED: Final = {"lexical": frozenset({"backend", "vectors"})}
 
 
 class KitSession:
@@ -60,10 +63,12 @@ class KitSession:
         return f"memspine conformance: {self._ledger.describe()}"
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Only the folder of the chosen contract is collected."""
+        """Only the folder of the chosen contract is collected, and those that it shares with others."""
         if collection_path.parent != _PACKAGE or not collection_path.is_dir():
             return None
-        others = {"reference", *CONTRACTS} - {self.subject.contract}
+        contract = self.subject.contract
+        others = {"reference", *CONTRACTS} - {contract}
+        others |= {folder for folder, contracts in _SHARED.items() if contract not in contracts}
         return True if collection_path.name in others else None
 
     @pytest.hookimpl(trylast=True)
@@ -72,9 +77,9 @@ class KitSession:
         kept: list[pytest.Item] = []
         dropped: list[pytest.Item] = []
         for item in items:
-            ids = cited_clauses(getattr(item, "function", None))
+            ids = self._cited(item)
             if ids:
-                (kept if self._wanted(item, ids) else dropped).append(item)
+                (kept if self._wanted(ids) else dropped).append(item)
             else:
                 kept.append(item)
         if dropped:
@@ -87,7 +92,7 @@ class KitSession:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Note the outcome; an expected failure is no failure."""
         report = yield
-        ids = cited_clauses(getattr(item, "function", None))
+        ids = self._cited(item)
         if ids and (report.when == "call" or not report.passed):
             expected = self._ledger.expected_reason(ids)
             if report.failed and expected is not None:
@@ -110,9 +115,15 @@ class KitSession:
             terminalreporter.line(objection)
         terminalreporter.line(f"{self._ledger.describe()}: {self._ledger.summary()}")
 
-    def _wanted(self, item: pytest.Item, ids: tuple[str, ...]) -> bool:
-        if unknown := [id for id in ids if id not in self._ledger.clauses]:
-            raise pytest.UsageError(f"{item.nodeid} cites {', '.join(unknown)}, which the contract does not have")
+    def _cited(self, item: pytest.Item) -> tuple[str, ...]:
+        """The clauses of this contract that a test cites; one that contracts share cites those of each."""
+        cited = cited_clauses(getattr(item, "function", None))
+        ids = tuple(id for id in cited if id in self._ledger.clauses)
+        if cited and not ids:
+            raise pytest.UsageError(f"{item.nodeid} cites {', '.join(cited)}, which the contract does not have")
+        return ids
+
+    def _wanted(self, ids: tuple[str, ...]) -> bool:
         if self._chosen and not self._chosen.intersection(ids):
             return False
         return all(self._ledger.applies(id) for id in ids)

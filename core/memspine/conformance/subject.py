@@ -20,11 +20,18 @@ from memspine.model import Problem
 from memspine.plugins import Plugin, PluginEntry, Plugins, resolve
 from memspine.resources import SharedResources, open_provider
 
-_SECTIONS: Final = {"backend": "backends", "embedding": "embedding", "vectors": "vectors", "injector": "injectors"}
+_SECTIONS: Final = {
+    "backend": "backends",
+    "embedding": "embedding",
+    "vectors": "vectors",
+    "reranker": "rerank",
+    "injector": "injectors",
+}
 _KINDS: Final = {
     "backend": "memory backend",
     "embedding": "embedding source",
     "vectors": "vector store",
+    "reranker": "reranker",
     "injector": "injector",
 }
 # Keys of a plugin's table that the kernel reads, not the plugin.
@@ -75,6 +82,7 @@ class Subject:
             "backend": plugins.memory_backend,
             "embedding": plugins.embedding_source,
             "vectors": plugins.vector_store,
+            "reranker": plugins.reranker,
             "injector": plugins.injector,
         }
         provider = lookup[contract](name)

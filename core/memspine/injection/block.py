@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from memspine.model import Hit, Memory
+from memspine.model import Memory
+from memspine.results import Hit
 from memspine.text import TokenCounter
 
 _LINE_BREAKS = re.compile(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memspine import __version__, times
 from memspine.errors import BackendUnavailable, CapabilityError, NotFoundError
-from memspine.model import Memory, PageResult, Revision
+from memspine.model import Memory, Revision
+from memspine.results import PageResult
 from memspine.transfer.jsonl import EXPORT_VERSION, FORMAT_MARK
 from memspine.wire import memory_to_wire, revision_to_wire
 

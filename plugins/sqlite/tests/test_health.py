@@ -3,7 +3,7 @@ import attrs
 import pytest
 
 from memspine_sqlite import health
-from memspine_sqlite.config import SQLiteConfig
+from memspine_sqlite.config import SQLiteVectorsConfig
 from memspine_sqlite.health import may_lose_log
 
 from .tools import ALICE, START, add, opened, run, value, writer_of
@@ -113,15 +113,17 @@ def test_a_check_changes_nothing(tmp_path):
         {"readers": 0},
         {"readers": 65},
         {"cache_mb": 0},
+        {"matrix_mb": -1},
+        {"engine": "fast"},
     ],
     ids=str,
 )
 def test_options_that_make_no_sense(values):
     """Options outside of their range are refused."""
     with pytest.raises(ValueError, match=next(iter(values))):
-        SQLiteConfig(**values)
+        SQLiteVectorsConfig(**values)
 
 
 def test_every_option_has_help():
     """Each option says in one sentence what it is for."""
-    assert all(field.metadata["help"].endswith(".") for field in attrs.fields(SQLiteConfig))
+    assert all(field.metadata["help"].endswith(".") for field in attrs.fields(SQLiteVectorsConfig))

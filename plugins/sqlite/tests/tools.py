@@ -10,10 +10,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from memspine.model import MemoryFilter, NewMemory, Scope
+from memspine.model import Memory, MemoryFilter, NewMemory, Scope
+from memspine_sqlite import keywords
 from memspine_sqlite.backend import SQLiteBackend
 from memspine_sqlite.connections import Settings
 from memspine_sqlite.database import Database
+from memspine_sqlite.rows import state_of
+from memspine_sqlite.schema import STEPS
 
 ALICE = Scope.of_owner("alice")
 BOB = Scope.of_owner("bob")
@@ -68,6 +71,27 @@ def run(coroutine):
 async def add(store, id, content="walnut", *, scope=ALICE, now=START, **fields):
     """Create one memory."""
     return (await store.create(NewMemory(content=content, **fields), scope=scope, id=id, now=now)).memory
+
+
+async def filled_at_version_1(path, contents, **fields):
+    """A store as the first release made it, with memories of alice."""
+
+    def fill(transaction):
+        connection = transaction.connection
+        connection.execute("INSERT INTO owners (number, name) VALUES (1, 'alice')")
+        for row, (id, content) in enumerate(contents.items(), 1):
+            memory = Memory(id=id, owner="alice", content=content, created_at=START, updated_at=START, **fields)
+            state = state_of(memory)
+            entry = transaction.tokens.entry(1, state, metadata=memory.metadata)
+            connection.execute(
+                f"INSERT INTO memories VALUES (?, 1, ?, ?{', ?' * len(state)})",  # noqa: S608 - a number of marks
+                (row, entry.terms, entry.checksum, *state),
+            )
+            keywords.add(connection, [(row, entry)])
+        connection.execute("UPDATE owners SET (documents, total_length) = (SELECT count(*), sum(terms) FROM memories)")
+
+    async with Database(Path(path), Settings(steps=STEPS[:1])) as database:
+        await database.write(fill, backend="test")
 
 
 async def ids_of(store, scope=ALICE, *, now=START, filter=ALL):

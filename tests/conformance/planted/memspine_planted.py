@@ -52,7 +52,13 @@ def memspine_embedding_sources():
 
 @hookimpl
 def memspine_vector_stores():
-    return [Provider(name="planted", config_type=Config, open=opener("planted_stores"))]
+    claimed = frozenset({Capability.LEXICAL})
+    return [Provider(name="planted", config_type=Config, open=opener("planted_stores"), capabilities=claimed)]
+
+
+@hookimpl
+def memspine_rerankers():
+    return [Provider(name="planted", config_type=Config, open=opener("planted_rerankers"))]
 
 
 @hookimpl

@@ -57,5 +57,5 @@ class BaseOnly(Clean):
     capabilities = frozenset()
 
 
-for _name in "put changes tombstones trim_changes lexical history trim_history purge backup".split():
+for _name in "put changes tombstones trim_changes lexical speakers history trim_history purge backup".split():
     setattr(BaseOnly, _name, getattr(MemoryBackendDefaults, _name))

@@ -5,32 +5,11 @@ import math
 from array import array
 
 import attrs
+from planted_source_base import Answers, Clean, unit
+from planted_windows import *  # noqa: F403 - one namespace for all defects
 
-from memspine.conformance.reference.embeddings import ReferenceEmbeddings, packed
 from memspine.contracts import Vectors
 from memspine.errors import EmbeddingError
-
-
-class Clean(ReferenceEmbeddings):
-    """No defect."""
-
-    breaks = ()
-
-    def __init__(self, context):
-        super().__init__(context.name, dimension=64)
-        self.folder = context.data_folder
-
-
-class Answers(Clean):
-    """Changes the vectors of an answer."""
-
-    def change(self, rows, texts, role):
-        raise NotImplementedError
-
-    async def embed(self, texts, *, role):
-        vectors = await super().embed(texts, role=role)
-        rows = [list(vectors.row(n)) for n in range(len(vectors))]
-        return Vectors(vectors.dimension, b"".join(packed(row) for row in self.change(rows, texts, role)))
 
 
 class IdentityDrifts(Clean):
@@ -234,8 +213,3 @@ class BreaksWhenCancelled(Clean):
         await asyncio.sleep(0)
         self.busy = False
         return await super().embed(texts, role=role)
-
-
-def unit(row):
-    norm = math.sqrt(math.fsum(n * n for n in row))
-    return [n / norm for n in row]

@@ -17,8 +17,20 @@ from hypothesis import Phase, settings
 settings.register_profile("planted", phases=[Phase.generate])
 settings.load_profile("planted")
 
-SECTIONS = {"backend": "backends", "embedding": "embedding", "vectors": "vectors", "injector": "injectors"}
-OPTIONS = {"backend": "backend", "embedding": "source", "vectors": "store", "injector": "injector"}
+SECTIONS = {
+    "backend": "backends",
+    "embedding": "embedding",
+    "vectors": "vectors",
+    "reranker": "rerank",
+    "injector": "injectors",
+}
+OPTIONS = {
+    "backend": "backend",
+    "embedding": "source",
+    "vectors": "store",
+    "reranker": "reranker",
+    "injector": "injector",
+}
 
 
 # Random lives find many defects, in their time: each has to be found by the test that was written for it.

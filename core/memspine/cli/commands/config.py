@@ -63,8 +63,9 @@ def _show(options: argparse.Namespace, out: Output) -> int:
     from memspine.config import effective_settings
     from memspine.plugins import Plugins
 
-    config = load(options, out, Plugins())
-    settings = effective_settings(config)
+    plugins = Plugins()
+    config = load(options, out, plugins)
+    settings = effective_settings(config, plugins=plugins)
     if out.json:
         rows = [{"key": s.key, "value": s.value, "origin": s.origin, "help": s.help} for s in settings]
         out.data({"source": config.source.name, "dataFolder": str(config.data_folder), "settings": rows})

@@ -1,6 +1,7 @@
-"""Look for anything that is wrong: versions, plugins, configuration, rights of files, every store in depth.
+"""Look for anything that is wrong: versions, plugins, configuration, rights of files, every store in depth, vectors.
 
-Exit code 3 when the configuration or a plugin that it names cannot be used, 7 when a store does not work, else 0.
+The embedding source, if there is one, is asked for one vector. Exit code 3 when the configuration or a plugin that it
+names cannot be used, 7 when a store does not work, else 0.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from memspine.cli.codes import Exit
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
-    from memspine.cli.checkup import About
+    from memspine.cli.checkup import About, Look
     from memspine.cli.output import Output
     from memspine.config import Config
     from memspine.model import Health
@@ -40,12 +42,13 @@ def run(options: argparse.Namespace, out: Output) -> int:
     except ConfigError as error:
         problems = error.problems
     findings = [*checkup.plugin_findings(registry), *checkup.problem_findings(problems)]
-    healths: dict[str, Health] = {}
+    look: Look | None = None
     if config is not None:
         findings += checkup.file_findings(config)
-        healths = asyncio.run(checkup.healths(config, registry))
-        findings += checkup.health_findings(healths)
-    code = Exit.CONFIG if problems else Exit.OK if all(h.ok for h in healths.values()) else Exit.UNAVAILABLE
+        look = asyncio.run(checkup.look(config, registry))
+        findings += [*checkup.health_findings(look.healths), *checkup.engine_findings(look)]
+    healths = {} if look is None else look.healths
+    code = Exit.CONFIG if problems else Exit.OK if look is None or look.works else Exit.UNAVAILABLE
     facts = {"versions": checkup.versions(registry), "configuration": None if config is None else config.source.name}
     if out.json:
         _answer(facts, healths, findings, out, ok=code is Exit.OK)
@@ -54,7 +57,9 @@ def run(options: argparse.Namespace, out: Output) -> int:
     return code
 
 
-def _answer(facts: dict[str, Any], healths: dict[str, Health], findings: list[About], out: Output, *, ok: bool) -> None:
+def _answer(
+    facts: dict[str, Any], healths: Mapping[str, Health], findings: list[About], out: Output, *, ok: bool
+) -> None:
     from memspine.cli.healths import finding_to_wire, health_to_wire
 
     out.data(
@@ -67,7 +72,7 @@ def _answer(facts: dict[str, Any], healths: dict[str, Health], findings: list[Ab
     )
 
 
-def _tell(facts: dict[str, Any], healths: dict[str, Health], findings: list[About], out: Output) -> None:
+def _tell(facts: dict[str, Any], healths: Mapping[str, Health], findings: list[About], out: Output) -> None:
     rows = [("version", name, version) for name, version in facts["versions"].items()]
     rows.append(("configuration", "-", facts["configuration"] or "cannot be used"))
     for name, health in healths.items():

@@ -1,7 +1,8 @@
 """Take in files: exports of memspine, lines of JSON, conversations, Markdown, plain text.
 
 What cannot go in is reported with the number of its line, the rest goes in (exit code 9). Importing the same file again
-changes nothing. Whole records keep their owners unless --owner names one.
+changes nothing. Whole records keep their owners unless --owner names one. Where there is an embedding source, what went
+in is embedded before the command ends.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from contextlib import ExitStack
 
+    from memspine.cli.indexing import Indexed
     from memspine.cli.output import Output
     from memspine.manager import MemoryManager
     from memspine.transfer import ImportReport
@@ -31,6 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", help="jsonl, conversations, markdown or text (default: by the file's name and beginning)"
     )
+    parser.add_argument("--no-index", action="store_true", help="embed nothing now; `memspine reindex` does it later")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
     shared.add_scope(parser, session="the session of memories that name none (default: `[memory] session`)")
 
@@ -66,7 +69,16 @@ async def _import(
         out.progress("")
         _tell_bad(name, report, out)
         reports.append((name, report))
-    _answer(reports, out, dry_run=options.dry_run)
+    if not out.json:
+        _tell(reports, out, dry_run=options.dry_run)
+    # What went in is told first: embedding it may take long, and is given up without loss.
+    indexed = None
+    try:
+        if any(report.stored or report.replaced for _, report in reports) and not (options.dry_run or options.no_index):
+            indexed = await _index(memory, out)
+    finally:
+        if out.json:
+            out.data(_data(reports, indexed, dry_run=options.dry_run))
     return Exit.PARTIAL if any(report.bad_total for _, report in reports) else Exit.OK
 
 
@@ -97,16 +109,34 @@ def _tell_bad(name: str, report: ImportReport, out: Output) -> None:
         out.note(f"{name}: {note}")
 
 
-def _answer(reports: list[tuple[str, ImportReport]], out: Output, *, dry_run: bool) -> None:
-    if not out.json:
-        rows = [(name, *(str(getattr(report, count)) for count in _COUNTS)) for name, report in reports]
-        out.table(_COLUMNS, rows)
-        if dry_run:
-            out.remark("nothing was stored: this was a dry run")
-        return
+def _tell(reports: list[tuple[str, ImportReport]], out: Output, *, dry_run: bool) -> None:
+    rows = [(name, *(str(getattr(report, count)) for count in _COUNTS)) for name, report in reports]
+    out.table(_COLUMNS, rows)
+    if dry_run:
+        out.remark("nothing was stored: this was a dry run")
+    out.flush()
+
+
+async def _index(memory: MemoryManager, out: Output) -> Indexed | None:
+    from memspine.cli.indexing import index_imported
+
+    indexed = await index_imported(memory, out)
+    if indexed is not None and indexed.report.embedded:
+        out.remark(f"{indexed.report.embedded} memories embedded")
+    return indexed
+
+
+def _data(reports: list[tuple[str, ImportReport]], indexed: Indexed | None, *, dry_run: bool) -> dict[str, Any]:
+    from memspine.cli.indexing import indexed_to_wire
+
     totals = {count: sum(getattr(report, count) for _, report in reports) for count in _COUNTS}
     totals["bad"] = totals.pop("bad_total")
-    out.data({**totals, "dryRun": dry_run, "files": [_file_data(name, report) for name, report in reports]})
+    return {
+        **totals,
+        "dryRun": dry_run,
+        "index": None if indexed is None else indexed_to_wire(indexed),
+        "files": [_file_data(name, report) for name, report in reports],
+    }
 
 
 def _file_data(name: str, report: ImportReport) -> dict[str, Any]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from memspine.cli.output import Output
     from memspine.manager import MemoryManager
-    from memspine.model import InjectionResult
+    from memspine.results import InjectionResult
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from memspine.cli.output import Output
     from memspine.manager import MemoryManager
-    from memspine.model import PageResult
+    from memspine.results import PageResult
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -1,9 +1,14 @@
-"""Do the background work now, all of it: sweep expired memories, drop old history, tombstones and feed rows."""
+"""Do the background work now, all of it: sweep expired memories, drop old history, tombstones and feed rows, drop
+vectors that nobody uses any more, embed what has no vector yet.
+
+Exit code 9 when something keeps memories from being embedded; the rest is done all the same.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memspine.cli.codes import Exit
 from memspine.cli.opening import with_memory
 
 if TYPE_CHECKING:
@@ -26,9 +31,10 @@ def run(options: argparse.Namespace, out: Output) -> int:
         import asyncio
 
         while True:
-            _answer(await memory.maintain(), out)
+            report = await memory.maintain()
+            _answer(report, out)
             if not options.watch:
-                return 0
+                return Exit.PARTIAL if report.troubles else Exit.OK
             out.flush()
             await asyncio.sleep(memory.config.maintenance.interval_seconds)
 
@@ -37,6 +43,10 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
 def _answer(report: MaintenanceReport, out: Output) -> None:
     if out.json:
-        out.data({"removed": dict(report.removed), "complete": report.complete})
-    else:
-        out.table(("kind", "removed"), [(kind, str(count)) for kind, count in report.removed.items()])
+        data = {"removed": dict(report.removed), "embedded": report.embedded, "complete": report.complete}
+        out.data({**data, "troubles": list(report.troubles)})
+        return
+    rows = [(kind, str(count)) for kind, count in report.removed.items()]
+    out.table(("kind", "done"), [*rows, ("embed", str(report.embedded))])
+    for trouble in report.troubles:
+        out.note(f"not embedded to the end: {trouble}")

@@ -1,6 +1,7 @@
 """See memspine work: a conversation of some 200 turns goes in, questions are asked, and each answer says why it came.
 
-It all happens in a folder of its own, temporary unless you name one; your memories and configuration are not touched.
+Where an embedding source is installed, one of the answers has no word in common with its question. It all happens in a
+folder of its own, temporary unless you name one; your memories and configuration are not touched.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from memspine.cli.output import Output
     from memspine.cli.story import Story
-    from memspine.model import Hit
+    from memspine.results import Hit
 
 _WIDTH: Final = 100
 
@@ -22,6 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.add_argument("--folder", metavar="DIR", help="keep everything in this folder, to go on with it")
     parser.add_argument("--plugin", default="sqlite", metavar="NAME", help="the store to try (default sqlite)")
+    parser.add_argument("--source", metavar="NAME", help="the embedding source to try (default: one that needs no key)")
 
 
 def run(options: argparse.Namespace, out: Output) -> int:
@@ -46,8 +48,8 @@ def _play(folder: Path, options: argparse.Namespace, out: Output) -> None:
     from memspine.cli import story
     from memspine.plugins import Plugins
 
-    path = story.prepare(folder, plugin=options.plugin)
-    played = asyncio.run(story.tell(path, Plugins()))
+    path = story.prepare(folder, plugin=options.plugin, source=options.source)
+    played = asyncio.run(story.tell(path, Plugins(), out))
     commands = next_commands(None if options.folder is None else path)
     if out.json:
         out.data(_as_data(played, commands, kept=None if options.folder is None else str(path)))
@@ -82,6 +84,7 @@ def _as_data(story: Story, commands: tuple[tuple[str, str], ...], *, kept: str |
             "sessions": story.sessions,
             "seconds": round(story.seconds, 4),
             "backend": story.config.primary.plugin,
+            "embedded": 0 if story.indexed is None else story.indexed.report.embedded,
         },
         "questions": [{"question": question, **result_to_wire(result)} for question, result in story.answers],
         "before": story.request,
@@ -102,6 +105,12 @@ def _tell(story: Story, commands: tuple[tuple[str, str], ...], out: Output, *, k
         f"  {story.memories} turns of {story.sessions} sessions in {story.seconds * 1000:.0f} ms"
         f" ({speed:.0f} a second), into a store of the plugin {story.config.primary.plugin}{where}"
     )
+    if story.indexed is not None:
+        embedding = story.indexed.status.embedding
+        count = story.indexed.report.embedded
+        out.line(
+            f"  {count} of them embedded by {embedding.source} ({embedding.model}), to be found by meaning as well"
+        )
     out.line()
     out.heading("Recall, and why")
     for question, result in story.answers:
@@ -133,8 +142,10 @@ def _tell_hit(hit: Hit, out: Output) -> None:
     speaker = hit.memory.metadata.get("speaker", "?")
     said = f"{speaker} on {hit.memory.created_at:%Y-%m-%d}: {hit.memory.content}"
     out.block(textwrap.fill(said, _WIDTH, initial_indent=f"    {hit.rank}. ", subsequent_indent="       "))
-    words = ", ".join(hit.matched) or "no word"
-    why = f"because of {words}; score {hit.score:.3f}, {legs_text(hit)}, session {hit.memory.session}"
+    words = f"because of {', '.join(hit.matched) or 'no word'}"
+    if hit.tier == "vector" and not hit.matched:
+        words = "found by meaning: no word in common"
+    why = f"{words}; score {hit.score:.3f}, {legs_text(hit)}, session {hit.memory.session}"
     out.block(textwrap.fill(why, _WIDTH, initial_indent="       ", subsequent_indent="       "))
 
 

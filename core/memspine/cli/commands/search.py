@@ -4,46 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memspine.cli import options as shared
 from memspine.cli.opening import with_memory
+from memspine.cli.recalling import add_question as configure
+from memspine.cli.recalling import recall
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from memspine.cli.output import Output
     from memspine.manager import MemoryManager
-    from memspine.model import SearchResult, Trace
+    from memspine.results import SearchResult
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
-    parser.add_argument("query", nargs="+", metavar="QUERY", help="the question")
-    parser.add_argument("--limit", type=int, metavar="N", help="the most memories (default: `[retrieval] limit`)")
-    parser.add_argument("--strategy", help="hybrid, semantic, exact or recent (default: `[retrieval] strategy`)")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="the token budget of all memories together")
-    parser.add_argument("--explain", action="store_true", help="say how they were found, and what was left out")
-    shared.add_filter(parser)
-    shared.add_scope(parser, session="only this session")
-    shared.add_shared(parser)
+__all__ = ["configure", "run"]
 
 
 def run(options: argparse.Namespace, out: Output) -> int:
     """Search."""
-    filter = shared.chosen_filter(options)
+    from memspine.cli.options import chosen_filter
+
+    filter = chosen_filter(options)
 
     async def work(memory: MemoryManager) -> int:
-        result = await memory.search(
-            " ".join(options.query),
-            strategy=options.strategy,
-            filter=filter,
-            limit=options.limit,
-            max_tokens=options.max_tokens,
-            owner=options.owner,
-            session=options.session,
-            shared=options.shared or None,
-        )
-        _answer(result, out, explains=options.explain)
+        _answer(await recall(memory, options, filter=filter), out, explains=options.explain)
         return 0
 
     return with_memory(options, out, work)
@@ -66,11 +48,4 @@ def _answer(result: SearchResult, out: Output, *, explains: bool) -> None:
         for line in explain.trace_lines(result.trace):
             out.line(line)
     else:
-        tell_degraded(_worth_telling(result.trace), out)
-
-
-def _worth_telling(trace: Trace) -> Sequence[str]:
-    """What was degraded. That there are no vectors is so every time, and missed only by a search by meaning alone."""
-    from memspine.retrieval import NO_VECTORS
-
-    return [reason for reason in trace.degraded if reason != NO_VECTORS or trace.strategy == "semantic"]
+        tell_degraded(explain.worth_telling(result.trace), out)

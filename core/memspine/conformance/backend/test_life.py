@@ -51,7 +51,10 @@ def capability_calls(store: MemoryBackend, folder: Path) -> dict[Capability, lis
             store.tombstones(["a"], scope=ALICE),
             store.trim_changes(scope=ALICE, before=now, limit=1),
         ],
-        Capability.LEXICAL: [store.lexical(KeywordQuery(("a",)), scope=ALICE, filter=ALL, now=now, limit=1)],
+        Capability.LEXICAL: [
+            store.lexical(KeywordQuery(("a",)), scope=ALICE, filter=ALL, now=now, limit=1),
+            store.speakers(["a"], scope=ALICE, now=now),
+        ],
         Capability.HISTORY: [
             store.history("a", scope=ALICE),
             store.trim_history(scope=ALICE, before=now, tombstones_before=now, limit=1),

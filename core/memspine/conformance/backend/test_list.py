@@ -248,6 +248,7 @@ async def test_everyone_is_for_nothing_else(store: MemoryBackend) -> None:
         refused.append(store.tombstones(["a"], scope=EVERYONE))
     if Capability.LEXICAL in can:
         refused.append(store.lexical(KeywordQuery(("a",)), scope=EVERYONE, filter=ALL, now=now, limit=1))
+        refused.append(store.speakers(["a"], scope=EVERYONE, now=now))
     if Capability.HISTORY in can:
         refused.append(store.history("a", scope=EVERYONE))
     if Capability.PURGE in can:

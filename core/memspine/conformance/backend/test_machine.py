@@ -39,7 +39,7 @@ keys = st.sampled_from(("", "", "k", "K"))
 contents = st.sampled_from(("walnut", "Walnut tree", "hazel", "100%")) | texts(min_size=1, max_size=10)
 values = st.none() | st.sampled_from((0, 1, 1.0, "", "food", [1, None]))
 metadata = st.dictionaries(st.sampled_from(("category", "b")), values, max_size=2)
-revisions = st.none() | st.none() | st.integers(1, 3)
+revisions = st.none() | st.integers(1, 3)
 seconds = st.integers(-3, 30)
 lives = st.none() | st.integers(-1, 6)
 news = st.builds(
@@ -260,5 +260,5 @@ def test_a_backend_lives_as_a_dictionary_does(place: Place) -> None:
     """After any series of calls, over owners, sessions and time, a store says what a plain dictionary says."""
     run_state_machine_as_test(
         lambda: Lives(place),  # type: ignore[arg-type] # any factory will do
-        settings=settings(SETTINGS, max_examples=60, stateful_step_count=40),
+        settings=settings(SETTINGS, max_examples=80, stateful_step_count=40),
     )

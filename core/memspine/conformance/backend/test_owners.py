@@ -14,6 +14,7 @@ from memspine.model import (
     KeywordQuery,
     MemoryChanges,
     MemoryFilter,
+    MemoryRef,
     NewMemory,
     Scope,
     SearchQuery,
@@ -26,7 +27,7 @@ GLOBAL = Scope.of_owner(GLOBAL_OWNER)
 @clause("MB-60")
 async def test_reading_stays_inside_the_walls(store: MemoryBackend) -> None:
     """Another owner's memory is not got, listed, counted, found, or shown in history and feed."""
-    await add(store, "of-bob", "walnut", scope=BOB, key="k")
+    await add(store, "of-bob", "walnut", scope=BOB, key="k", metadata={"speaker": "walnut"})
     assert await store.get("of-bob", scope=ALICE, now=at(1)) is None
     assert await store.get_many(["of-bob"], scope=ALICE, now=at(1)) == {}
     assert await listed(store, ALICE) == []
@@ -35,6 +36,10 @@ async def test_reading_stays_inside_the_walls(store: MemoryBackend) -> None:
     if Capability.LEXICAL in store.capabilities:
         found = await store.lexical(KeywordQuery(("walnut",)), scope=ALICE, filter=ALL, now=at(1), limit=5)
         assert (found.matches, found.matched, found.statistics.documents) == ((), 0, 0)
+        asked = KeywordQuery(("walnut",), (MemoryRef("bob", "of-bob"), MemoryRef("alice", "of-bob")), before=1, after=1)
+        found = await store.lexical(asked, scope=ALICE, filter=ALL, now=at(1), limit=5)
+        assert (found.others, found.neighbours) == ((), ())
+        assert await store.speakers(["walnut"], scope=ALICE, now=at(1)) == frozenset()
     if Capability.HISTORY in store.capabilities:
         assert await store.history("of-bob", scope=ALICE) == ()
     if Capability.CHANGES in store.capabilities:
@@ -218,8 +223,10 @@ async def answers(store: MemoryBackend) -> list[object]:
             hits = await store.search(SearchQuery(text=question, limit=20, filter=filter), scope=ALICE, now=now)
             found.append([(hit.memory.id, hit.score) for hit in hits])
     if Capability.LEXICAL in store.capabilities:
-        terms = KeywordQuery(("walnut", "garden", "plant"))
+        asked = (MemoryRef("alice", "m07"), MemoryRef("alice", "m39"), MemoryRef("bob", "m07"))
+        terms = KeywordQuery(("walnut", "garden", "plant"), asked, before=1, after=2)
         found.append(await store.lexical(terms, scope=ALICE, filter=ALL, now=now, limit=5))
+        found.append(await store.speakers(CROWD_WORDS, scope=ALICE, now=now))
     found += [dict((await store.count(ALL, scope=ALICE, now=now, by="type")).groups)]
     return found
 

@@ -8,21 +8,20 @@ import sys
 from array import array
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import Final, Literal
+from typing import Final, get_args
 
-import attrs
 import pytest
 
 from memspine.conformance.clauses import clause
 from memspine.conformance.samples import CONTENTS
 from memspine.conformance.subject import Place
-from memspine.contracts import EmbeddingSource, Vectors
-from memspine.errors import ClosedError, EmbeddingError
+from memspine.contracts import EmbeddingSource, Role, Vectors
+from memspine.errors import ClosedError, EmbeddingError, Trouble
 from memspine.resources import ProviderContext, SharedResources
 
-Role = Literal["document", "query"]
 ROLES: Final[tuple[Role, ...]] = ("document", "query")
 SAME: Final = 0.99
+BLANKS: Final = ("", " ", "\n\t", "…", "!?", "-")
 TEXTS: Final = (
     "The walnut was planted in the garden last spring.",
     "Our train to Lisbon leaves at seven in the morning.",
@@ -72,9 +71,9 @@ async def test_the_identity_stays(place: Place) -> None:
 
 @clause("ES-2")
 async def test_the_identity_is_complete(source: EmbeddingSource) -> None:
-    """Every field says something, and the dimension is a number of numbers."""
+    """Every name says something, and the dimension is a number of numbers."""
     identity = await source.identity()
-    assert all(attrs.asdict(identity).values())
+    assert all((identity.plugin, identity.model, identity.revision, identity.prompt_scheme))
     assert identity.dimension >= 1
 
 
@@ -119,8 +118,9 @@ async def test_vectors_are_in_the_order_of_the_texts(source: EmbeddingSource) ->
 @clause("ES-12")
 async def test_numbers_are_finite(source: EmbeddingSource) -> None:
     """No text gives anything but numbers."""
+    texts = [*TEXTS, *(text for text in CONTENTS.values() if text.strip())]
     for role in ROLES:
-        for vector in await embed(source, *TEXTS, *CONTENTS.values(), role=role):
+        for vector in await embed(source, *texts, role=role):
             assert all(map(math.isfinite, vector))
 
 
@@ -171,10 +171,11 @@ async def test_any_text_is_answered(source: EmbeddingSource, name: str) -> None:
 
 
 @clause("ES-18")
-@pytest.mark.parametrize("text", ["", " ", "\n\t", "…", "!?", "-"])
+@pytest.mark.parametrize("text", BLANKS)
 async def test_a_text_without_words_is_answered_or_refused(source: EmbeddingSource, text: str) -> None:
-    """A unit vector, or EmbeddingError for the batch; alone and beside others."""
+    """A unit vector, or EmbeddingError for the batch; alone and beside others, whose vectors stay theirs."""
     for role in ROLES:
+        alone = await embed(source, TEXTS[0], TEXTS[1], role=role)
         for batch in ([text], [TEXTS[0], text, TEXTS[1]]):
             try:
                 vectors = rows(await source.embed(batch, role=role))
@@ -183,6 +184,7 @@ async def test_a_text_without_words_is_answered_or_refused(source: EmbeddingSour
             assert len(vectors) == len(batch)
             for vector in vectors:
                 assert math.fsum(n * n for n in vector) == pytest.approx(1, abs=0.01)
+            assert len(batch) == 1 or same([vectors[0], vectors[2]], alone)
 
 
 @clause("ES-19")
@@ -208,7 +210,30 @@ async def test_the_texts_are_not_changed(source: EmbeddingSource) -> None:
     """A list of texts is afterwards what it was."""
     texts = [*TEXTS, TEXTS[0]]
     await source.embed(texts, role="document")
+    await source.count_tokens(texts)
     assert texts == [*TEXTS, TEXTS[0]]
+
+
+async def refusal(source: EmbeddingSource, batch: Sequence[str], *, role: Role) -> EmbeddingError | None:
+    """The error of a batch that is refused."""
+    try:
+        await source.embed(batch, role=role)
+    except EmbeddingError as error:
+        return error
+    return None
+
+
+@clause("ES-23")
+@pytest.mark.parametrize("text", BLANKS)
+async def test_an_error_says_its_kind(source: EmbeddingSource, text: str) -> None:
+    """A source that refuses a text without words says that the text is of no use, not that it may pass."""
+    for role in ROLES:
+        for batch in ([text], [TEXTS[0], text]):
+            error = await refusal(source, batch, role=role)
+            if error is not None:
+                assert error.kind in get_args(Trouble)
+                assert error.kind == "invalid"
+                assert str(error)
 
 
 @clause("ES-30")
@@ -222,18 +247,29 @@ async def test_a_source_lives_in_its_context(place: Place) -> None:
         assert list(place.folder.rglob("*")) == []
         async with manager as source:
             await embed(source, TEXTS[0])
-    for call in (source.identity(), source.embed(TEXTS, role="document"), source.embed([], role="query")):
+    calls = (
+        source.identity(),
+        source.embed(TEXTS, role="document"),
+        source.embed([], role="query"),
+        source.count_tokens(TEXTS),
+        source.count_tokens([]),
+    )
+    for call in calls:
         with pytest.raises(ClosedError):
             await call
 
 
 @clause("ES-31")
 async def test_many_tasks_have_their_own_answers(source: EmbeddingSource) -> None:
-    """Batches that run at once are not mixed up."""
-    alone = await embed(source, *TEXTS)
-    batches = await asyncio.gather(*(embed(source, *TEXTS[n % 5 :]) for n in range(20)))
+    """Batches that run at once are not mixed up, nor are numbers of tokens."""
+    alone, numbers = await embed(source, *TEXTS), await source.count_tokens(TEXTS)
+    batches, counts = await asyncio.gather(
+        asyncio.gather(*(embed(source, *TEXTS[n % 5 :]) for n in range(20))),
+        asyncio.gather(*(source.count_tokens(TEXTS[n % 5 :]) for n in range(20))),
+    )
     for number, batch in enumerate(batches):
         assert same(batch, alone[number % 5 :])
+        assert [*counts[number]] == [*numbers[number % 5 :]]
 
 
 @clause("ES-32")

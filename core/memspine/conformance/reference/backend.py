@@ -12,7 +12,7 @@ import attrs
 from memspine.conformance.reference.config import ReferenceConfig
 from memspine.conformance.reference.cursors import page_of
 from memspine.conformance.reference.keeping import Keeping
-from memspine.conformance.reference.keywords import keyword_matches
+from memspine.conformance.reference.keywords import keyword_matches, record_of, whole, with_surroundings
 from memspine.conformance.reference.shelf import handed_out, matches, stored
 from memspine.contracts import Capability, Context
 from memspine.errors import ConflictError, NotFoundError
@@ -33,7 +33,7 @@ from memspine.model import (
     Written,
 )
 from memspine.ranking import keyword_scores
-from memspine.text import query_terms
+from memspine.text import query_terms, speaker_terms
 
 
 @asynccontextmanager
@@ -199,17 +199,24 @@ class ReferenceBackend(Keeping):
     async def lexical(
         self, query: KeywordQuery, *, scope: Scope, filter: MemoryFilter, now: datetime, limit: int
     ) -> KeywordMatches:
-        """The best by the terms they hold."""
+        """The best by the terms they hold, and what stands around them."""
         self.require_open()
-        return self._keywords(query.terms, scope=scope, filter=filter, now=now, limit=limit)
+        found = self._keywords(query.terms, scope=scope, filter=filter, now=now, limit=limit)
+        return with_surroundings(found, query, visible=map(record_of, self.state.visible(scope, now)))
+
+    async def speakers(self, terms: Sequence[str], *, scope: Scope, now: datetime) -> frozenset[str]:
+        """Those that a speaker's name has."""
+        self.require_open()
+        scope.require_readable("speakers")
+        named = {term for memory in self.state.visible(whole(scope), now) for term in speaker_terms(memory.metadata)}
+        return frozenset(terms) & named
 
     def _keywords(
         self, terms: Sequence[str], *, scope: Scope, filter: MemoryFilter, now: datetime, limit: int
     ) -> KeywordMatches:
         scope.require_readable("search")
-        whole = attrs.evolve(scope, kind="owner", session_name="") if scope.kind == "session" else scope
-        candidates = self._matching(filter, scope=scope, now=now)
-        collection = tuple(self.state.visible(whole, now))
+        candidates = map(record_of, self._matching(filter, scope=scope, now=now))
+        collection = tuple(map(record_of, self.state.visible(whole(scope), now)))
         return keyword_matches(terms, candidates=candidates, collection=collection, limit=limit)
 
     async def record_access(self, counts: Mapping[str, int], *, scope: Scope, now: datetime) -> None:

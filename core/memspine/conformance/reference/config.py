@@ -12,6 +12,8 @@ class ReferenceConfig:
 
 @attrs.frozen(kw_only=True)
 class ReferenceEmbeddingsConfig:
-    """`dimension` is the number of buckets that words are hashed into."""
+    """`dimension` is the number of buckets that words are hashed into; of a text the first `window_tokens` terms count,
+    all of them if that is 0."""
 
     dimension: int = 256
+    window_tokens: int = 0

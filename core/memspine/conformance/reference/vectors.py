@@ -1,21 +1,50 @@
-"""The reference vector store: every vector is looked at, in memory."""
+"""The reference vector store: every vector is looked at, in memory, as it was given, whatever the quantisation."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import attrs
 
 from memspine.conformance.reference.config import ReferenceConfig
-from memspine.contracts import Capability, Context, Neighbour, Space, VectorHit, VectorRecord, Vectors
+from memspine.conformance.reference.keywords import keyword_matches, whole, with_surroundings
+from memspine.conformance.reference.lines import Lines, around, lines_of
+from memspine.conformance.reference.nearness import (
+    Record,
+    best_chunk,
+    fits,
+    is_expired,
+    is_visible,
+    matches_of,
+    numbers_of,
+)
+from memspine.conformance.reference.queues import Queue
+from memspine.contracts import (
+    Backlog,
+    Capability,
+    Context,
+    Space,
+    TermRecord,
+    VectorMatches,
+    VectorRecord,
+    VectorStoreDefaults,
+    Work,
+)
 from memspine.errors import ClosedError, ConflictError, InvalidMemoryError, NotFoundError
-from memspine.model import Health, MemoryFilter, Scope
-
-Place = tuple[str, str]
-"""Owner and id of a memory."""
+from memspine.model import (
+    Health,
+    KeywordMatches,
+    KeywordQuery,
+    MemoryFilter,
+    MemoryRef,
+    Neighbour,
+    PurgedPlace,
+    PurgeReceipt,
+    Scope,
+)
 
 
 @asynccontextmanager
@@ -30,17 +59,35 @@ async def open_store(_: ReferenceConfig, context: Context) -> AsyncIterator[Refe
 
 @attrs.define
 class Shelf:
-    """A space, its chunks by memory, and the leases on ids: holder and end."""
+    """A space, its chunks or terms by memory, first stored first, and what it still has to hold."""
 
     space: Space
-    chunks: dict[Place, dict[int, VectorRecord]] = attrs.field(factory=dict)
-    leases: dict[str, tuple[str, datetime]] = attrs.field(factory=dict)
+    chunks: dict[MemoryRef, dict[int, VectorRecord]] = attrs.field(factory=dict)
+    terms: dict[MemoryRef, TermRecord] = attrs.field(factory=dict)
+    queue: Queue = attrs.field(factory=Queue)
+
+    def records(self, ref: MemoryRef) -> list[Record]:
+        """All that the space holds of a memory."""
+        return [*self.chunks.get(ref, {}).values(), *filter(None, [self.terms.get(ref)])]
+
+    def revision(self, ref: MemoryRef) -> int:
+        """The revision of a memory that the space holds; 0 for none."""
+        return max((record.revision for record in self.records(ref)), default=0)
+
+    def held(self) -> list[MemoryRef]:
+        """The memories that the space holds."""
+        return [*dict.fromkeys([*self.chunks, *self.terms])]
+
+    def remove(self, ref: MemoryRef) -> None:
+        """Hold a memory no more."""
+        self.chunks.pop(ref, None)
+        self.terms.pop(ref, None)
 
 
-class ReferenceVectorStore:
+class ReferenceVectorStore(VectorStoreDefaults):
     """A VectorStore in memory. No call gives way to another between its first and its last step."""
 
-    capabilities: frozenset[Capability] = frozenset()
+    capabilities = frozenset({Capability.LEXICAL})
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -61,8 +108,15 @@ class ReferenceVectorStore:
     async def open_space(self, space: Space) -> Space:
         """Make the space, or find it."""
         self.require_open()
-        kept = attrs.evolve(space, source=dict(space.source), active=False)
-        return self.shelves.setdefault(space.id, Shelf(kept)).space
+        fresh = attrs.evolve(space, source=dict(space.source), active=False, complete=False)
+        shelf = self.shelves.setdefault(space.id, Shelf(fresh))
+        shelf.space = attrs.evolve(shelf.space, used_at=max(shelf.space.used_at, space.used_at))
+        return shelf.space
+
+    async def complete_space(self, space_id: str) -> None:
+        """Note that it holds all there was."""
+        shelf = self.shelf(space_id)
+        shelf.space = attrs.evolve(shelf.space, complete=True)
 
     async def activate(self, space_id: str) -> None:
         """Make this the active space."""
@@ -76,106 +130,185 @@ class ReferenceVectorStore:
             raise ConflictError(self.name, space_id, expected="a space that is not active", found="the active one")
         del self.shelves[space_id]
 
-    # ── vectors ──
+    # ── writing ──
 
-    async def upsert(self, space_id: str, *, records: Sequence[VectorRecord]) -> None:
+    async def upsert(self, space_id: str, *, records: Sequence[VectorRecord], holder: str | None = None) -> None:
         """Store chunks."""
         shelf = self.shelf(space_id)
         for index, record in enumerate(records):
             self.checked(shelf, record.vector, index=index)
+        if holder is not None:
+            records = [r for r in records if shelf.queue.is_held(MemoryRef(r.owner, r.id), holder)]
         for record in records:
-            chunks = shelf.chunks.get((record.owner, record.id), {})
-            held = max((chunk.revision for chunk in chunks.values()), default=0)
+            ref = MemoryRef(record.owner, record.id)
+            held = shelf.revision(ref)
             if record.revision >= held:
-                kept = chunks if record.revision == held else {}
-                shelf.chunks[record.owner, record.id] = {**kept, record.chunk: record}
+                kept = shelf.chunks.get(ref, {}) if record.revision == held else {}
+                shelf.chunks[ref] = {**kept, record.chunk: record}
+        shelf.queue.settle({MemoryRef(r.owner, r.id): shelf.revision(MemoryRef(r.owner, r.id)) for r in records})
 
-    async def delete(self, ids: Sequence[str], *, scope: Scope) -> None:
-        """Remove memories from every space."""
+    async def delete(self, refs: Sequence[MemoryRef]) -> None:
+        """Remove memories from every space and queue."""
         self.require_open()
-        owner = scope.require_owner("delete")
         for shelf in self.shelves.values():
-            for id in ids:
-                shelf.chunks.pop((owner, id), None)
+            shelf.queue.remove(refs)
+            for ref in refs:
+                shelf.remove(ref)
+
+    async def purge(self, ids: Sequence[str] | None, *, scope: Scope) -> PurgeReceipt:
+        """Remove memories of an owner; nothing else was kept of them."""
+        self.require_open()
+        owner = scope.require_owner("purge")
+        shelves = self.shelves.values()
+        if scope.session is None:
+            known = {ref for shelf in shelves for ref in (*shelf.held(), *shelf.queue.waiting)}
+        else:
+            held = [(ref, record) for shelf in shelves for ref in shelf.held() for record in shelf.records(ref)]
+            known = {ref for ref, record in held if record.session == scope.session}
+        chosen = [ref for ref in known if ref.owner == owner and (ids is None or ref.id in ids)]
+        await self.delete(chosen)
+        return PurgeReceipt(len(chosen), (PurgedPlace(place="vectors, terms and queues", status="erased"),))
+
+    async def expire(self, *, now: datetime, limit: int) -> int:
+        """Remove the vectors and the terms of what has expired."""
+        self.require_open()
+        dead = [
+            (shelf, ref)
+            for shelf in self.shelves.values()
+            for ref in shelf.held()
+            if any(is_expired(record, now) for record in shelf.records(ref))
+        ]
+        chosen = [*dict.fromkeys(ref for _, ref in dead)][:limit]
+        for shelf, ref in dead:
+            if ref in chosen:
+                shelf.remove(ref)
+        return len(chosen)
+
+    # ── reading ──
 
     async def search(
-        self, space_id: str, *, vector: bytes, scope: Scope, filter: MemoryFilter, now: datetime, limit: int
-    ) -> tuple[VectorHit, ...]:
-        """The nearest memories."""
+        self,
+        space_id: str,
+        *,
+        vector: bytes,
+        scope: Scope,
+        filter: MemoryFilter,
+        now: datetime,
+        limit: int,
+        also: Sequence[MemoryRef] = (),
+    ) -> VectorMatches:
+        """The nearest memories, and those asked for."""
         shelf = self.shelf(space_id)
         scope.require_readable("search")
         question = self.checked(shelf, vector, index=None)
-        hits = []
-        for chunks in shelf.chunks.values():
-            visible = [chunk for chunk in chunks.values() if _is_visible(chunk, scope, now) and _matches(chunk, filter)]
-            scored = [(_cosine(question, _numbers(chunk.vector)), -chunk.chunk, chunk) for chunk in visible]
-            if scored:
-                score, _, best = max(scored, key=lambda triple: triple[:2])
-                hits.append(_hit(best, score))
-        return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.id))[:limit])
-
-    # ── keeping up ──
-
-    async def missing(self, space_id: str, *, revisions: Mapping[str, int], scope: Scope) -> tuple[str, ...]:
-        """What is not held, or too old."""
-        shelf = self.shelf(space_id)
-        owner = scope.require_owner("missing")
-        return tuple(id for id, revision in revisions.items() if self.revision(shelf, (owner, id)) < revision)
-
-    def revision(self, shelf: Shelf, place: Place) -> int:
-        """The revision of a memory that a space holds; 0 for none."""
-        return max((chunk.revision for chunk in shelf.chunks.get(place, {}).values()), default=0)
+        visible = {
+            ref: [*chunks.values()]
+            for ref, chunks in shelf.chunks.items()
+            if any(is_visible(chunk, scope, now) for chunk in chunks.values())
+        }
+        fitting = [chunks for chunks in visible.values() if any(fits(chunk, filter) for chunk in chunks)]
+        asked = [visible[ref] for ref in dict.fromkeys(also) if ref in visible]
+        return matches_of(
+            [best_chunk(chunks, question) for chunks in fitting],
+            limit=limit,
+            also=[best_chunk(chunks, question) for chunks in asked],
+        )
 
     async def count(self, space_id: str, *, scope: Scope, now: datetime) -> int:
         """How many memories a space holds."""
         shelf = self.shelf(space_id)
-        return sum(any(_is_visible(chunk, scope, now) for chunk in chunks.values()) for chunks in shelf.chunks.values())
-
-    async def claim(
-        self, space_id: str, *, ids: Sequence[str], holder: str, now: datetime, lease_seconds: float
-    ) -> tuple[str, ...]:
-        """Lease what is free."""
-        leases = self.shelf(space_id).leases
-        free = [id for id in ids if id not in leases or leases[id][0] == holder or leases[id][1] <= now]
-        leases.update(dict.fromkeys(free, (holder, now + timedelta(seconds=lease_seconds))))
-        return tuple(free)
+        return sum(any(is_visible(record, scope, now) for record in shelf.records(ref)) for ref in shelf.held())
 
     async def neighbours(
-        self, ids: Sequence[str], *, scope: Scope, now: datetime, before: int, after: int
+        self, refs: Sequence[MemoryRef], *, scope: Scope, now: datetime, before: int, after: int
     ) -> tuple[Neighbour, ...]:
         """The memories around others."""
         self.require_open()
         scope.require_readable("neighbours")
-        lines = self._lines(scope, now)
-        found: list[Neighbour] = []
-        for id in ids:
-            for line in lines:
-                if id in line:
-                    place = line.index(id)
-                    first, last = max(place - before, 0), min(place + after, len(line) - 1)
-                    offsets = (n - place for n in range(first, last + 1) if n != place)
-                    found += [Neighbour(of=id, id=line[place + offset], offset=offset) for offset in offsets]
-                    break
-        return tuple(found)
+        members = self.members(scope, now)
+        lines = self.lines(members)
+        asked = [members[ref] for ref in dict.fromkeys(refs) if ref in members]
+        return tuple(n for member in asked for n in around(member, lines, before=before, after=after))
 
-    def _lines(self, scope: Scope, now: datetime) -> list[list[str]]:
-        """The ids of each session in their order, the sessions of the caller first."""
-        sessions: dict[tuple[str, str], dict[str, VectorRecord]] = {}
-        for shelf in self.shelves.values():
-            for chunks in shelf.chunks.values():
-                for record in chunks.values():
-                    if _is_visible(record, scope, now):
-                        sessions.setdefault((record.owner, record.session), {})[record.id] = record
-        own_first = sorted(sessions.items(), key=lambda item: item[0][0] != scope.owner)
-        return [
-            [record.id for record in sorted(records.values(), key=lambda r: (r.created_at, r.id))]
-            for _, records in own_first
-        ]
+    def members(self, scope: Scope, now: datetime) -> dict[MemoryRef, VectorRecord]:
+        """A chunk of each memory that the scope has vectors of in any space, of its newest revision."""
+        chunks = [c for shelf in self.shelves.values() for held in shelf.chunks.values() for c in held.values()]
+        newest = {MemoryRef(c.owner, c.id): c for c in sorted(chunks, key=lambda c: c.revision)}
+        return {ref: chunk for ref, chunk in newest.items() if is_visible(chunk, scope, now)}
+
+    def lines(self, members: Mapping[MemoryRef, VectorRecord]) -> Lines:
+        """Their sessions."""
+        return lines_of(members.values())
+
+    # ── the queue ──
+
+    async def enqueue(self, space_id: str, *, revisions: Mapping[MemoryRef, int], position: str) -> int:
+        """Queue what is not held."""
+        shelf = self.shelf(space_id)
+        shelf.queue.position = position
+        return shelf.queue.add({r: n for r, n in revisions.items() if shelf.revision(r) < n})
+
+    async def claim(
+        self, space_id: str, *, holder: str, now: datetime, lease_seconds: float, limit: int
+    ) -> tuple[Work, ...]:
+        """Lease what is free."""
+        return self.shelf(space_id).queue.claim(holder=holder, now=now, lease_seconds=lease_seconds, limit=limit)
+
+    async def postpone(
+        self, space_id: str, *, refs: Sequence[MemoryRef], holder: str, until: datetime, reason: str
+    ) -> None:
+        """Put back what failed."""
+        self.shelf(space_id).queue.postpone(refs, holder=holder, until=until, reason=reason)
+
+    async def release(self, space_id: str, *, refs: Sequence[MemoryRef], holder: str) -> None:
+        """Put back what is not done."""
+        self.shelf(space_id).queue.release(refs, holder=holder)
+
+    async def backlog(self, space_id: str, *, now: datetime) -> Backlog:
+        """What there is to do."""
+        return self.shelf(space_id).queue.backlog(now)
 
     async def health(self, *, deep: bool = False) -> Health:
         """It works as long as it is open."""
         self.require_open()
         return Health(ok=True, detail="in memory")
+
+    # ── the keyword index ──
+
+    async def index_terms(self, space_id: str, *, records: Sequence[TermRecord], holder: str | None = None) -> None:
+        """Store terms."""
+        shelf = self.shelf(space_id)
+        if holder is not None:
+            records = [r for r in records if shelf.queue.is_held(MemoryRef(r.owner, r.id), holder)]
+        for record in records:
+            ref = MemoryRef(record.owner, record.id)
+            if record.revision >= shelf.revision(ref):
+                shelf.terms[ref] = attrs.evolve(record, terms=dict(record.terms))
+        shelf.queue.settle({MemoryRef(r.owner, r.id): shelf.revision(MemoryRef(r.owner, r.id)) for r in records})
+
+    async def lexical(
+        self, space_id: str, query: KeywordQuery, *, scope: Scope, filter: MemoryFilter, now: datetime, limit: int
+    ) -> KeywordMatches:
+        """The best by the terms they hold, and what stands around them."""
+        visible = self.indexed(space_id, scope, now)
+        found = keyword_matches(
+            query.terms,
+            candidates=[record for record in visible if fits(record, filter)],
+            collection=self.indexed(space_id, whole(scope), now),
+            limit=limit,
+        )
+        return with_surroundings(found, query, visible=visible)
+
+    async def speakers(self, space_id: str, terms: Sequence[str], *, scope: Scope, now: datetime) -> frozenset[str]:
+        """Those that a speaker's name has."""
+        known = self.indexed(space_id, whole(scope), now)
+        return frozenset(term for term in terms if any(term in record.speaker for record in known))
+
+    def indexed(self, space_id: str, scope: Scope, now: datetime) -> Sequence[TermRecord]:
+        """What of the scope is alive, first stored first."""
+        shelf = self.shelf(space_id)
+        scope.require_readable("lexical")
+        return [record for record in shelf.terms.values() if is_visible(record, scope, now)]
 
     # ── steps ──
 
@@ -196,44 +329,7 @@ class ReferenceVectorStore:
         dimension = shelf.space.identity.dimension
         if len(vector) != 4 * dimension:
             raise InvalidMemoryError("vector", f"{len(vector)} bytes", f"{dimension} numbers of 4 bytes", index=index)
-        numbers = _numbers(vector)
+        numbers = numbers_of(vector)
         if not all(map(math.isfinite, numbers)) or not any(numbers):
             raise InvalidMemoryError("vector", list(numbers[:4]), "finite numbers that are not all 0", index=index)
         return numbers
-
-
-def _is_visible(record: VectorRecord, scope: Scope, now: datetime) -> bool:
-    return (
-        (scope.owners is None or record.owner in scope.owners)
-        and scope.session in (None, record.session)
-        and (record.expires_at is None or record.expires_at > now)
-    )
-
-
-def _matches(record: VectorRecord, filter: MemoryFilter) -> bool:
-    return (
-        (not filter.types or record.type in filter.types)
-        and (filter.created_from is None or filter.created_from <= record.created_at)
-        and (filter.created_before is None or record.created_at < filter.created_before)
-    )
-
-
-def _numbers(vector: bytes) -> Sequence[float]:
-    return Vectors(len(vector) // 4, vector).row(0)
-
-
-def _cosine(left: Sequence[float], right: Sequence[float]) -> float:
-    product = math.fsum(a * b for a, b in zip(left, right, strict=True))
-    return product / math.sqrt(math.fsum(a * a for a in left) * math.fsum(b * b for b in right))
-
-
-def _hit(record: VectorRecord, score: float) -> VectorHit:
-    return VectorHit(
-        id=record.id,
-        owner=record.owner,
-        session=record.session,
-        created_at=record.created_at,
-        chunk=record.chunk,
-        revision=record.revision,
-        score=score,
-    )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+import attrs
 import pytest
 
 from memspine.conformance.clauses import clause
 from memspine.conformance.samples import ALICE, BOB, EVERYONE, NEAR_OWNERS, at
-from memspine.conformance.vectors.tools import drawn, filled, find, found, near, record, unit
+from memspine.conformance.vectors.tools import drawn, filled, find, found, matches, mine, near, record, unit
 from memspine.contracts import VectorStore
 from memspine.errors import ScopeError
-from memspine.model import GLOBAL_OWNER, MemoryFilter, MemoryType, Scope
+from memspine.model import GLOBAL_OWNER, MemoryFilter, MemoryRef, MemoryType, Scope
 
 
 @clause("VS-20")
@@ -96,9 +96,7 @@ async def test_shared_sees_ones_own_and_the_global(store: VectorStore) -> None:
     with pytest.raises(ScopeError):
         await find(store, scope=EVERYONE)
     with pytest.raises(ScopeError):
-        await store.neighbours(["both"], scope=EVERYONE, now=at(0), before=1, after=1)
-    with pytest.raises(ScopeError):
-        await store.delete(["both"], scope=EVERYONE)
+        await store.neighbours(mine("both"), scope=EVERYONE, now=at(0), before=1, after=1)
 
 
 @clause("VS-23")
@@ -140,54 +138,168 @@ async def test_other_fields_of_a_filter_are_passed_over(store: VectorStore) -> N
 
 @clause("VS-24")
 async def test_others_change_nothing(store: VectorStore) -> None:
-    """Scores and order of an owner's answers stay when others add vectors."""
+    """Scores, order and numbers of an owner's answers stay when others add vectors."""
     await filled(store, *(record(f"m{n}", drawn(n)) for n in range(30)))
-    before = [await find(store, drawn(seed), limit=10) for seed in range(100, 105)]
+    asked = mine("m7", "m29", "m3000")
+    before = [await matches(store, drawn(seed), limit=10, also=asked) for seed in range(100, 105)]
     for start in range(0, 2000, 500):
         names = ("bob", "alic", "Alice")
         strangers = [record(f"m{n}", drawn(n * 3), owner=names[n % 3]) for n in range(start, start + 500)]
         await store.upsert("space", records=strangers)
-    assert [await find(store, drawn(seed), limit=10) for seed in range(100, 105)] == before
+    assert [await matches(store, drawn(seed), limit=10, also=asked) for seed in range(100, 105)] == before
+
+
+@clause("VS-25")
+async def test_those_asked_for_are_told(store: VectorStore) -> None:
+    """In the order asked, once, by their best chunk, and only those that are not among the best."""
+    angles = {"a": 10, "b": 20, "c": 30, "d": 40, "e": 50}
+    await filled(store, *(record(id, near(angle)) for id, angle in angles.items()))
+    await store.upsert(
+        "space",
+        records=[
+            record("f", near(a), chunk=n, revision=3, session="s", created_at=at(7)) for n, a in ((0, 80), (1, 60))
+        ],
+    )
+    plain = await matches(store, limit=2)
+    asked = mine("f", "b", "unknown", "d", "f", "c", "a")
+    answer = await matches(store, limit=2, also=asked)
+    assert [hit.id for hit in answer.others] == ["f", "d", "c"]
+    told = answer.others[0]
+    assert (told.chunk, told.revision, told.owner, told.session, told.created_at) == (1, 3, "alice", "s", at(7))
+    assert [hit.score for hit in answer.others] == [
+        pytest.approx(math.cos(math.radians(angle)), abs=0.001) for angle in (60, 40, 30)
+    ]
+    assert attrs.evolve(answer, others=()) == plain
+    assert plain.others == ()
+    assert [hit.id for hit in (await matches(store, limit=0, also=asked)).others] == ["f", "b", "d", "c", "a"]
+    assert (await matches(store, limit=6, also=asked)).others == ()
+
+
+@clause("VS-25")
+async def test_any_number_may_be_asked_for(store: VectorStore) -> None:
+    """Forty thousand, most of them unknown."""
+    await filled(store, record("n7", near(10)), record("n39999", near(20)))
+    answer = await matches(store, limit=1, also=mine(*(f"n{number}" for number in range(40_000))))
+    assert [hit.id for hit in answer.others] == ["n39999"]
+
+
+@clause("VS-25")
+async def test_scope_and_expiry_hold_for_those_asked_for(store: VectorStore) -> None:
+    """The filter does not: what it leaves out is told when it was asked for."""
+    await filled(
+        store,
+        record("typed", near(10), type="episodic", created_at=at(50)),
+        record("in", near(20), session="s"),
+        record("gone", near(30), expires_at=at(100)),
+        record("common", near(40), owner=GLOBAL_OWNER),
+        record("foreign", near(50), owner="bob"),
+    )
+    names = {"typed": "alice", "in": "alice", "gone": "alice", "common": GLOBAL_OWNER, "foreign": "bob"}
+    asked = [MemoryRef(owner, id) for id, owner in names.items()]
+    nothing = MemoryFilter(types=(MemoryType.SEMANTIC,), created_from=at(60), created_before=at(70))
+    cases = {
+        ALICE: ["typed", "in"],
+        Scope.of_session("alice", "s"): ["in"],
+        Scope.shared("alice"): ["typed", "in", "common"],
+        BOB: ["foreign"],
+        Scope.of_owner("nobody"): [],
+    }
+    for scope, expected in cases.items():
+        answer = await matches(store, scope=scope, filter=nothing, also=asked)
+        assert (answer.hits, [hit.id for hit in answer.others]) == ((), expected)
+        assert answer.compared == 0
+    living = await matches(store, filter=nothing, also=asked, seconds=99.999)
+    assert [hit.id for hit in living.others] == ["typed", "in", "gone"]
+
+
+@clause("VS-26")
+async def test_all_that_fits_is_counted(store: VectorStore) -> None:
+    """Whatever the limit and whatever was asked for: what scope and filter let through, each memory once."""
+    angles = {f"m{n}": 4.0 * n for n in range(40)}
+    await filled(
+        store,
+        *(record(id, near(angle), type="episodic" if angle > 80 else "factual") for id, angle in angles.items()),
+        *(record(id, near(angle + 90), chunk=1) for id, angle in angles.items() if angle <= 80),
+        record("in", near(170), session="s"),
+        record("gone", near(170), expires_at=at(100)),
+        record("foreign", near(170), owner="bob"),
+    )
+    cases: dict[tuple[MemoryType, ...], int] = {
+        (): 41,
+        (MemoryType.EPISODIC,): 19,
+        (MemoryType.SEMANTIC,): 0,
+    }
+    for types, compared in cases.items():
+        for limit in (0, 1, 7, 100):
+            answer = await matches(store, filter=MemoryFilter(types=types), limit=limit, also=mine("m1", "m30"))
+            assert answer.compared == compared
+    session = await matches(store, scope=Scope.of_session("alice", "s"), limit=0)
+    assert session.compared == 1
+
+
+Around = tuple[str, int, str]
+"""A neighbour, easy to read in a report."""
+
+
+async def around(
+    store: VectorStore, *ids: str, before: int, after: int, scope: Scope = ALICE, owner: str = "alice"
+) -> list[Around]:
+    """The neighbours of an owner's memories."""
+    refs = [MemoryRef(owner, id) for id in ids]
+    neighbours = await store.neighbours(refs, scope=scope, now=at(50), before=before, after=after)
+    assert {neighbour.of.owner for neighbour in neighbours} <= {owner}
+    return [(neighbour.of.id, neighbour.offset, neighbour.id) for neighbour in neighbours]
 
 
 @clause("VS-34")
 async def test_neighbours_stand_around_a_memory_in_its_session(store: VectorStore) -> None:
-    """In (created_at, id) order with their offsets, for each id in the order asked; unknown ids have none."""
-    times = {"d": 1, "a": 2, "c": 2, "b": 3, "e": 9}
+    """By time, with their offsets, for each memory in the order asked; what is unknown or in no session has none."""
+    times = {"d": 1, "a": 2, "c": 2.001, "b": 3, "e": 9}
     await filled(
         store,
         *(record(id, drawn(n), session="s", created_at=at(time)) for n, (id, time) in enumerate(sorted(times.items()))),
-        *(record("c", drawn(n), chunk=n, session="s", created_at=at(2)) for n in (1, 2)),
+        *(record("c", drawn(n), chunk=n, session="s", created_at=at(2.001)) for n in (1, 2)),
+        *(record(f"loose{n}", created_at=at(n)) for n in range(3)),
         record("other", session="t", created_at=at(2)),
         record("x", owner="bob", session="s", created_at=at(2)),
         record("gone", session="s", created_at=at(2.5), expires_at=at(50)),
     )
-
-    async def around(*ids: str, before: int, after: int, scope: Scope = ALICE) -> list[Around]:
-        neighbours = await store.neighbours(ids, scope=scope, now=at(50), before=before, after=after)
-        return [Around(n.of, n.offset, n.id) for n in neighbours]
-
-    assert await around("c", before=1, after=1) == [Around("c", -1, "a"), Around("c", 1, "b")]
-    assert await around("b", "unknown", "d", before=2, after=1) == [
-        Around("b", -2, "a"),
-        Around("b", -1, "c"),
-        Around("b", 1, "e"),
-        Around("d", 1, "a"),
+    assert await around(store, "c", before=1, after=1) == [("c", -1, "a"), ("c", 1, "b")]
+    assert await around(store, "b", "unknown", "d", before=2, after=1) == [
+        ("b", -2, "a"),
+        ("b", -1, "c"),
+        ("b", 1, "e"),
+        ("d", 1, "a"),
     ]
-    assert await around("d", before=5, after=0) == []
-    assert await around("other", before=5, after=5) == []
-    assert await around("gone", before=5, after=5) == []
-    assert await around("x", before=5, after=5) == []
-    assert await around("c", before=9, after=9, scope=Scope.of_session("alice", "t")) == []
-    assert await around(before=1, after=1) == []
-    assert await around("x", before=5, after=5, scope=BOB) == []
+    assert await around(store, "d", before=5, after=0) == []
+    assert await around(store, "other", "gone", "x", "loose1", before=5, after=5) == []
+    assert await around(store, "loose1", before=5, after=5, scope=Scope.of_session("alice", "")) == []
+    assert await around(store, "c", before=9, after=9, scope=Scope.of_session("alice", "t")) == []
+    assert await around(store, "c", before=0, after=1, scope=Scope.of_session("alice", "s")) == [("c", 1, "b")]
+    assert await around(store, before=1, after=1) == []
+    for scope in (ALICE, BOB, Scope.shared("alice")):
+        assert await around(store, "x", before=5, after=5, scope=scope, owner="bob") == []
     assert await found(store, unit(1), scope=BOB) == ["x"]
 
 
-@dataclass(frozen=True)
-class Around:
-    """A neighbour, easy to read in a report."""
+@clause("VS-34")
+async def test_neighbours_of_one_moment_stand_as_they_came(store: VectorStore) -> None:
+    """In one call or in several, whatever their ids."""
+    first, *others = (record(id, drawn(n), session="s", created_at=at(1)) for n, id in enumerate("cad"))
+    await filled(store, first, others[0])
+    await store.upsert("space", records=[*others[1:], record("b", session="s", created_at=at(1))])
+    await store.upsert("space", records=[record("z", session="s", created_at=at(0.999))])
+    line = ["z", "c", "a", "d", "b"]
+    for place, id in enumerate(line):
+        near = [(id, other - place, line[other]) for other in range(5) if other != place]
+        assert await around(store, id, before=9, after=9) == near
 
-    of: str
-    offset: int
-    id: str
+
+@clause("VS-34")
+async def test_neighbours_are_those_of_all_spaces(store: VectorStore) -> None:
+    """A memory that one space alone holds has its place beside those of another."""
+    a, b, c = (record(id, session="s", created_at=at(n)) for n, id in enumerate("abc"))
+    await filled(store, a, c, id="one")
+    await filled(store, b, a, id="two")
+    near_b, near_a = [("b", -1, "a"), ("b", 1, "c")], [("a", 1, "b"), ("a", 2, "c")]
+    assert await around(store, "b", "a", before=1, after=2) == [*near_b, *near_a]

@@ -1,8 +1,7 @@
-"""upsert, delete, missing, count, claim."""
+"""upsert, delete, count."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 import pytest
@@ -10,10 +9,24 @@ import pytest
 from memspine.conformance.clauses import clause
 from memspine.conformance.reference.embeddings import packed
 from memspine.conformance.samples import ALICE, BOB, EVERYONE, at
-from memspine.conformance.vectors.tools import DIMENSION, filled, find, found, near, record, space, unit
-from memspine.contracts import VectorStore
+from memspine.conformance.vectors.tools import (
+    DIMENSION,
+    QUANTISATIONS,
+    Claimed,
+    claim,
+    claimed,
+    filled,
+    find,
+    found,
+    mine,
+    near,
+    queue,
+    record,
+    unit,
+)
+from memspine.contracts import Backlog, Quantisation, VectorStore
 from memspine.errors import InvalidMemoryError
-from memspine.model import GLOBAL_OWNER, Scope
+from memspine.model import GLOBAL_OWNER, MemoryRef, Scope
 
 
 @clause("VS-10")
@@ -58,11 +71,12 @@ UNUSABLE: Final = {
 
 
 @clause("VS-11")
+@pytest.mark.parametrize("quantisation", QUANTISATIONS)
 @pytest.mark.parametrize("name", UNUSABLE)
-async def test_an_unusable_vector_is_refused(store: VectorStore, name: str) -> None:
+async def test_an_unusable_vector_is_refused(store: VectorStore, name: str, quantisation: Quantisation) -> None:
     """Wherever in a call it stands, nothing of the call is stored; a question with it is refused too."""
     vector = UNUSABLE[name]
-    await filled(store, record("old", near(10)))
+    await filled(store, record("old", near(10)), quantisation=quantisation)
     for records in ([record("bad", vector), record("good")], [record("good"), record("old", vector, revision=2)]):
         with pytest.raises(InvalidMemoryError):
             await store.upsert("space", records=records)
@@ -72,46 +86,85 @@ async def test_an_unusable_vector_is_refused(store: VectorStore, name: str) -> N
 
 
 @clause("VS-12")
-async def test_a_deleted_memory_is_gone_from_every_space(store: VectorStore) -> None:
-    """All chunks, in all spaces, of this owner's memories alone; unknown ids are passed over."""
-    mine = [record("m", chunk=0), record("m", chunk=1), record("stays")]
-    both = [*mine, record("m", owner="bob"), record("of-bob", owner="bob")]
-    await filled(store, *both, id="a")
-    await filled(store, *both, id="b")
-    await store.delete(["m", "unknown", "of-bob"], scope=ALICE)
+async def test_a_deleted_memory_is_gone_from_every_space_and_queue(store: VectorStore) -> None:
+    """All chunks, in all spaces and queues, of exactly these memories; unknown ones are passed over."""
+    some = [record("m", chunk=0), record("m", chunk=1), record("stays"), record("of-bob", owner="bob")]
+    for id in ("a", "b"):
+        await filled(store, *some, id=id)
+        await queue(store, "m", "stays", "new", "queued", revision=2, id=id)
+    await claim(store, id="b")
+    await store.delete([*mine("m", "queued", "unknown"), MemoryRef("bob", "stays")])
     for id in ("a", "b"):
         assert await found(store, id=id) == ["stays"]
-        assert await found(store, id=id, scope=BOB) == ["m", "of-bob"]
-        assert await store.missing(id, revisions={"m": 1, "stays": 1}, scope=ALICE) == ("m",)
-    await store.delete([], scope=ALICE)
+        assert await found(store, id=id, scope=BOB) == ["of-bob"]
+        assert await claimed(store, seconds=100, id=id) == ["stays", "new"]
+    assert await queue(store, "m", "queued", id="a") == 2, "what was deleted is not held any more"
+    await store.delete([])
+
+
+@clause("VS-12")
+async def test_any_number_is_deleted(store: VectorStore) -> None:
+    """Forty thousand in one call, most of them unknown."""
+    await filled(store, record("n7"), record("stays"), record("n39999"))
+    await store.delete(mine(*(f"n{number}" for number in range(40_000))))
+    assert await found(store) == ["stays"]
 
 
 @clause("VS-13")
 async def test_spaces_do_not_see_each_other(store: VectorStore) -> None:
-    """Vectors, revisions and counts are those of the one space."""
+    """Vectors, revisions, counts, queues, leases and positions are those of the one space."""
     await filled(store, record("m", near(10), revision=5), id="a")
     await filled(store, record("m", near(60), revision=2), record("n", near(70)), id="b")
     assert [(hit.id, hit.revision) for hit in await find(store, id="a")] == [("m", 5)]
     assert [(hit.id, hit.revision) for hit in await find(store, id="b")] == [("m", 2), ("n", 1)]
-    assert await store.missing("b", revisions={"m": 3}, scope=ALICE) == ("m",)
     assert [await store.count(id, scope=ALICE, now=at(0)) for id in ("a", "b")] == [1, 2]
-
-
-@clause("VS-30")
-async def test_missing_is_what_is_not_there_or_too_old(store: VectorStore) -> None:
-    """In the order asked, for the scope's owner."""
-    await filled(
-        store,
-        record("held", revision=3),
-        record("newer", revision=9),
-        record("old", revision=2),
-        record("x", owner="bob"),
+    assert [await queue(store, "m", "x", revision=3, position=id, id=id) for id in ("a", "b")] == [1, 2]
+    assert await claimed(store, id="a") == ["x"]
+    assert await claimed(store, limit=1, id="b") == ["m"], "a lease in one space is none in another"
+    assert await claimed(store, limit=1, id="b") == ["x"]
+    await store.release("a", refs=mine("x"), holder="one")
+    await store.upsert("a", records=[record("m", revision=6), record("x", revision=3)])
+    assert await claimed(store, "two", id="b") == [], "leases of the other space hold"
+    await store.release("b", refs=mine("x"), holder="one")
+    await store.postpone("b", refs=mine("m"), holder="one", until=at(9), reason="slow")
+    assert await store.backlog("a", now=at(0)) == Backlog(position="a")
+    assert await store.backlog("b", now=at(0)) == Backlog(
+        position="b", waiting=2, postponed=1, next_at=at(9), reason="slow"
     )
-    revisions = {"z": 1, "x": 1, "old": 3, "newer": 4, "held": 3, "a": 1}
-    assert await store.missing("space", revisions=revisions, scope=ALICE) == ("z", "x", "old", "a")
-    assert await store.missing("space", revisions={}, scope=ALICE) == ()
-    many = {f"n{n}": 1 for n in range(40_000)} | {"held": 3}
-    assert len(await store.missing("space", revisions=many, scope=ALICE)) == 40_000
+
+
+@clause("VS-15")
+async def test_what_is_stored_is_queued_no_more(store: VectorStore) -> None:
+    """Leased, postponed or free; at the revision that was queued, or a newer one."""
+    await filled(store)
+    await queue(store, "leased", "postponed")
+    assert await claimed(store, limit=2) == ["leased", "postponed"]
+    await store.postpone("space", refs=mine("postponed"), holder="one", until=at(90), reason="slow")
+    await queue(store, "free", "newer", "stays")
+    await store.upsert("space", records=[record("leased"), record("postponed"), record("free", chunk=1)])
+    await store.upsert("space", records=[record("newer", revision=7)])
+    assert await claimed(store, seconds=100) == ["stays"]
+    assert (await store.backlog("space", now=at(0))).waiting == 1
+
+
+@clause("VS-15")
+async def test_what_is_queued_at_a_newer_revision_stays(store: VectorStore) -> None:
+    """An older vector does not settle it, and ends its lease."""
+    await filled(store)
+    await queue(store, "m", "n", revision=2)
+    assert await claimed(store, limit=1) == ["m"]
+    await store.upsert("space", records=[record("m"), record("n")])
+    assert await claim(store, "two") == [Claimed("m", 2), Claimed("n", 2)]
+
+
+@clause("VS-15", "VS-11")
+async def test_a_refused_upsert_settles_nothing(store: VectorStore) -> None:
+    """What could not be stored is still to be done."""
+    await filled(store)
+    await queue(store, "m", "n")
+    with pytest.raises(InvalidMemoryError):
+        await store.upsert("space", records=[record("m"), record("n", UNUSABLE["zero"])])
+    assert await claimed(store) == ["m", "n"]
 
 
 @clause("VS-31")
@@ -128,35 +181,3 @@ async def test_count_counts_living_memories(store: VectorStore) -> None:
     scopes = (ALICE, Scope.of_session("alice", "s"), Scope.shared("alice"), BOB, EVERYONE, Scope.of_owner("al"))
     assert [await store.count("space", scope=scope, now=at(10)) for scope in scopes] == [2, 1, 3, 1, 4, 0]
     assert await store.count("space", scope=ALICE, now=at(9)) == 3
-
-
-@clause("VS-32")
-async def test_a_lease_is_one_holders_until_it_ends(store: VectorStore) -> None:
-    """Others get what is free, the holder renews, and the end of the lease frees it."""
-    for id in ("a", "b"):
-        await store.open_space(space(id))
-
-    async def claim(holder: str, seconds: float, *ids: str, lease: float = 60, id: str = "a") -> tuple[str, ...]:
-        return await store.claim(id, ids=ids, holder=holder, now=at(seconds), lease_seconds=lease)
-
-    assert await claim("one", 0, "y", "x") == ("y", "x")
-    assert await claim("two", 59.999, "z", "x", "y", lease=1) == ("z",)
-    assert await claim("two", 59.999, "x", id="b") == ("x",), "each space has its own leases"
-    assert await claim("one", 50, "x") == ("x",), "its own are leased anew"
-    assert await claim("two", 60, "x", "y") == ("y",)
-    assert await claim("one", 110, "y", "x") == ("x",)
-    assert await claim("three", 1000, "x", "y", "z") == ("x", "y", "z")
-    assert await claim("three", 1000) == ()
-
-
-@clause("VS-33")
-async def test_simultaneous_claims_share_nothing(store: VectorStore) -> None:
-    """Each id goes to one of many holders."""
-    await store.open_space(space())
-    ids = [f"m{n}" for n in range(50)]
-    claims = (
-        store.claim("space", ids=ids[n % 5 :] + ids[: n % 5], holder=f"h{n}", now=at(0), lease_seconds=60)
-        for n in range(10)
-    )
-    given = [id for claim in await asyncio.gather(*claims) for id in claim]
-    assert sorted(given) == sorted(ids)

@@ -31,7 +31,7 @@ from memspine.model import (
     Tombstone,
     Written,
 )
-from memspine_sqlite import feed, health, maintenance, putting, reading, writing
+from memspine_sqlite import feed, health, maintenance, putting, reading, speakers, writing
 from memspine_sqlite import history as histories
 from memspine_sqlite import lexical as searching
 from memspine_sqlite.config import SQLiteConfig, database_path
@@ -218,7 +218,7 @@ class SQLiteBackend(MemoryBackendDefaults):
         operation = partial(feed.trim_changes, scope=scope, before=before, limit=limit)
         return await self._write(operation, is_background=True)
 
-    # ── lexical, history, purge, backup ──
+    # ── lexical ──
 
     async def lexical(
         self, query: KeywordQuery, *, scope: Scope, filter: MemoryFilter, now: datetime, limit: int
@@ -228,6 +228,13 @@ class SQLiteBackend(MemoryBackendDefaults):
         return await self._read(
             partial(searching.lexical, query=query, scope=scope, filter=filter, now=now, limit=limit)
         )
+
+    async def speakers(self, terms: Sequence[str], *, scope: Scope, now: datetime) -> frozenset[str]:
+        """Those of the terms that a speaker's name has."""
+        self._check_readable(scope, "speakers")
+        return await self._read(partial(speakers.known, terms=terms, scope=scope, now=now)) if terms else frozenset()
+
+    # ── history, purge, backup ──
 
     async def history(self, id: str, *, scope: Scope) -> tuple[Revision, ...]:
         """All kept states of a memory."""

@@ -1,11 +1,11 @@
-"""The options of the backend, and the place of its file."""
+"""The options of the backend and of the vector store, and the place of their file."""
 
 from __future__ import annotations
 
 import errno
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import attrs
 
@@ -48,6 +48,28 @@ class SQLiteConfig:
         default=16,
         validator=attrs.validators.ge(1),
         metadata={"help": "Page cache of each connection in MB: one for each reader, one for the writer."},
+    )
+
+
+Engine = Literal["auto", "numpy", "sqlite-vec", "python"]
+"""What compares vectors."""
+
+ENGINES: Final[tuple[Engine, ...]] = ("auto", "numpy", "sqlite-vec", "python")
+
+
+@attrs.frozen(kw_only=True)
+class SQLiteVectorsConfig(SQLiteConfig):
+    """The options of a vector store in SQLite."""
+
+    matrix_mb: int = attrs.field(
+        default=256,
+        validator=attrs.validators.ge(0),
+        metadata={"help": "Memory in MB for vectors of owners who are asked about again and again; 0 keeps none."},
+    )
+    engine: Engine = attrs.field(
+        default="auto",
+        validator=attrs.validators.in_(ENGINES),
+        metadata={"help": "What compares vectors: `numpy`, `sqlite-vec`, `python`, or `auto`: the fastest there is."},
     )
 
 

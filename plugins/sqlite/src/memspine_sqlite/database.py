@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import queue
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -67,7 +67,8 @@ class Database:
         self.settings = settings or Settings()
         self._backend = backend
         self._store: Store | None = None
-        self._idle: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
+        # The one that was used last comes first: its pages and statements are those that are asked for again.
+        self._idle: deque[apsw.Connection] = deque()
 
     async def __aenter__(self) -> Self:
         self._writing = ThreadPoolExecutor(1, "memspine-sqlite-writer")
@@ -176,8 +177,8 @@ class Database:
         for pool in (self._lasting, self._reading, self._writing):
             pool.shutdown(wait=True)
         with translated(self._backend, self.path):
-            while not self._idle.empty():
-                self._idle.get_nowait().close()
+            while self._idle:
+                self._idle.pop().close()
             store.writer.close()
 
     def _write(self, store: Store, operation: Operation[T], *, backend: str, ids: Sequence[str], seconds: float) -> T:
@@ -201,14 +202,14 @@ class Database:
     def _read(self, store: Store, operation: Operation[T], backend: str) -> T:
         with translated(backend, self.path):
             try:
-                connection = self._idle.get_nowait()
-            except queue.Empty:
+                connection = self._idle.pop()
+            except IndexError:
                 connection = connect_reader(self.path, self.settings)
             try:
                 with reading(connection):
                     return operation(self._transaction(store, connection, backend))
             finally:
-                self._idle.put(connection)
+                self._idle.append(connection)
 
     def _transaction(self, store: Store, connection: apsw.Connection, backend: str) -> Transaction:
         check_format(connection, store.format, self.path, backend=backend)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -12,7 +12,7 @@ import attrs
 
 from memspine.model import PurgedPlace, Scope
 from memspine.times import to_milliseconds
-from memspine_sqlite import filters, keywords, schema, sql
+from memspine_sqlite import filters, keywords, schema, spaces, sql, storing
 from memspine_sqlite.backups import Known
 from memspine_sqlite.connections import Settings, connect, immediate
 from memspine_sqlite.keywords import Tokens
@@ -46,8 +46,10 @@ class Erased:
 def purge_rows(transaction: Transaction, ids: Sequence[str] | None, *, scope: Scope, now: datetime) -> int:
     """Remove rows, history and index entries, leave tombstones; returns how many memories that were."""
     connection = transaction.connection
-    # Noted in the same transaction, so that whoever opens the store next goes on if this process dies.
-    schema.set_meta(connection, _PURGES, str(_number(connection, _PURGES) + 1))
+    _begin(connection)
+    # The vectors of what goes are in the same file, and their store may not be in use any more.
+    if spaces.layouts(connection):
+        storing.purge(transaction, ids, scope=scope)
     owner = owner_number(connection, scope.owner)
     if owner is None:
         return 0
@@ -56,6 +58,17 @@ def purge_rows(transaction: Transaction, ids: Sequence[str] | None, *, scope: Sc
         for id in found:
             ledger.erase(owner, id, old=ledger.find(owner, id), at=to_milliseconds(now))
     return len(found)
+
+
+def purge_vectors(transaction: Transaction, ids: Sequence[str] | None, *, scope: Scope) -> int:
+    """Remove the vectors of memories, and the memories from the queues; returns how many memories that were."""
+    _begin(transaction.connection)
+    return storing.purge(transaction, ids, scope=scope) if spaces.layouts(transaction.connection) else 0
+
+
+def _begin(connection: apsw.Connection) -> None:
+    # Noted in the same transaction, so that whoever opens the store next goes on if this process dies.
+    schema.set_meta(connection, _PURGES, str(_number(connection, _PURGES) + 1))
 
 
 def _purgeable(connection: apsw.Connection, owner: int, ids: Sequence[str] | None, *, scope: Scope) -> list[str]:
@@ -151,7 +164,7 @@ def _log_is_empty(path: Path) -> bool:
 
 
 def purge_backup(
-    backup: Known, ids: Sequence[str] | None, *, scope: Scope, now: datetime, settings: Settings, store: str
+    backup: Known, work: Callable[[Transaction], object], *, settings: Settings, store: str
 ) -> PurgedPlace:
     """Purge in a backup as well, and say what became of it."""
     place = f"backup {backup.path}"
@@ -159,7 +172,7 @@ def purge_backup(
         absent = _absent(place, backup)
         if absent is not None:
             return absent
-        return _purge_file(place, backup.path, ids, scope=scope, now=now, settings=settings, store=store)
+        return _purge_file(place, backup.path, work, settings=settings, store=store)
     except (apsw.Error, OSError) as error:
         return PurgedPlace(place=place, status="pending", detail=f"{error}; repeat the purge, or delete the file")
 
@@ -179,7 +192,7 @@ def _absent(place: str, backup: Known) -> PurgedPlace | None:
 
 
 def _purge_file(
-    place: str, path: Path, ids: Sequence[str] | None, *, scope: Scope, now: datetime, settings: Settings, store: str
+    place: str, path: Path, work: Callable[[Transaction], object], *, settings: Settings, store: str
 ) -> PurgedPlace:
     plain = attrs.evolve(settings, vfs=None)
     connection = connect(path, plain)
@@ -188,9 +201,11 @@ def _purge_file(
         if application != schema.APPLICATION_ID or schema.meta(connection, "store") != store:
             return PurgedPlace(place=place, status="kept", detail=f"the file is no backup of this store; {_MOVED}")
         tokens = Tokens(bytes.fromhex(schema.meta(connection, "secret") or ""))
-        transaction = Transaction(connection=connection, backend=place, tokens=tokens)
+        transaction = Transaction(
+            connection=connection, backend=place, tokens=tokens, has_speakers=schema.has_speakers(connection)
+        )
         with immediate(connection, seconds=settings.busy_timeout_seconds):
-            purge_rows(transaction, ids, scope=scope, now=now)
+            work(transaction)
     finally:
         connection.close()
     erased = erase_bytes(path, plain)

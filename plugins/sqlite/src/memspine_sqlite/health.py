@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 
 from memspine.model import Finding
-from memspine_sqlite import sql
+from memspine_sqlite import speakers, sql
 from memspine_sqlite.connections import connect_reader
 from memspine_sqlite.database import Database, Store
 from memspine_sqlite.filesystem import is_open_to_others
@@ -73,9 +73,13 @@ def problems(database: Database) -> list[str]:
     try:
         connection.execute("BEGIN")
         found = [f"integrity check: {line}" for (line,) in connection.execute("PRAGMA integrity_check") if line != "ok"]
-        return found or _index_problems(connection) + _statistics_problems(connection)
+        return found or _count_problems(connection)
     finally:
         connection.close()
+
+
+def _count_problems(connection: apsw.Connection) -> list[str]:
+    return _index_problems(connection) + _statistics_problems(connection) + _speaker_problems(connection)
 
 
 def _index_problems(connection: apsw.Connection) -> list[str]:
@@ -96,3 +100,8 @@ def _statistics_problems(connection: apsw.Connection) -> list[str]:
         (_PROBLEMS_SHOWN,),
     )
     return [f"statistics of the owner {name!r} do not agree with the rows" for (name,) in wrong]
+
+
+def _speaker_problems(connection: apsw.Connection) -> list[str]:
+    wrong = list(speakers.wrong_owners(connection))[:_PROBLEMS_SHOWN]
+    return [f"the counts of speakers of the owner {name!r} do not agree with the rows" for name in wrong]

@@ -8,24 +8,25 @@ the beginnings of some outlive what they were taken from (FTS5 leaves them in it
 from __future__ import annotations
 
 import hashlib
-import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import apsw
 
 from memspine.ranking import length_code
-from memspine.text import memory_terms
+from memspine.text import asks, memory_terms, speaker_of, speaker_terms
 from memspine.times import from_milliseconds
 from memspine_sqlite import sql
 from memspine_sqlite.rows import STATE, State, json_object
+from memspine_sqlite.tables import MEMORIES, Tables
 
 # A token takes 5 bits of each byte of a hash: 60 bits, so that no two words of a store are mistaken for each other.
-_TOKEN_LENGTH = 12
+TOKEN_LENGTH: Final = 12
 _ALPHABET = b"abcdefghijklmnopqrstuvwxyz012345" * 8
 _CACHED_TOKENS = 1 << 15
+_CACHED_SPEAKERS = 1 << 10
 # Taking one document out costs about as much as merging this many: from there on all segments are merged instead.
 _MERGED_PER_REMOVAL = 250
 _MERGES_MAX = 8
@@ -39,12 +40,19 @@ class Entry(NamedTuple):
     checksum: int
 
 
+class Voice(NamedTuple):
+    """The columns that say whether a memory asks something, and the terms of its speaker's name as tokens."""
+
+    asks: int
+    speaker: str
+
+
 class _Cache(dict[str, str]):
     """Tokens by term. Words repeat, and looking one up in a plain dictionary is several times faster than hashing."""
 
     def __init__(self, secret: bytes) -> None:
         super().__init__()
-        self._keyed = hashlib.blake2b(key=secret, digest_size=_TOKEN_LENGTH)
+        self._keyed = hashlib.blake2b(key=secret, digest_size=TOKEN_LENGTH)
 
     def __missing__(self, term: str) -> str:
         if len(self) >= _CACHED_TOKENS:
@@ -61,10 +69,25 @@ class Tokens:
     def __init__(self, secret: bytes) -> None:
         self.secret = secret
         self._token = _Cache(secret).__getitem__
+        self._speakers: dict[str, str] = {}
 
     def token(self, owner: int, term: str) -> str:
         """The token of one term of an owner. Hexadecimal digits end before the z, so no two owners share one."""
         return f"{owner:x}z{self._token(term)}"
+
+    def hashed(self, term: str) -> str:
+        """The token of a term where the owner stands beside it."""
+        return self._token(term)
+
+    def voice(self, content: str, metadata: Mapping[str, Any]) -> Voice:
+        """Whether a memory asks something, and who said it."""
+        name = speaker_of(metadata)
+        speaker = self._speakers.get(name)
+        if speaker is None:
+            if len(self._speakers) >= _CACHED_SPEAKERS:
+                self._speakers.clear()
+            speaker = self._speakers[name] = " ".join(sorted(map(self._token, speaker_terms(metadata))))
+        return Voice(int(asks(content)), speaker)
 
     def entry(self, owner: int, state: State, *, metadata: Mapping[str, Any]) -> Entry:
         """What the index has to hold of a memory."""
@@ -82,10 +105,10 @@ def document(row: int, terms: int) -> int:
     return row << 8 | length_code(terms)
 
 
-def add(connection: apsw.Connection, entries: Iterable[tuple[int, Entry]]) -> None:
+def add(connection: apsw.Connection, entries: Iterable[tuple[int, Entry]], *, table: str = MEMORIES.keywords) -> None:
     """Put rows into the index."""
     connection.executemany(
-        "INSERT INTO keywords (rowid, terms) VALUES (?, ?)",
+        f"INSERT INTO {table} (rowid, terms) VALUES (?, ?)",
         [(document(row, entry.terms), entry.text) for row, entry in entries if entry.terms],
     )
 
@@ -116,33 +139,34 @@ def _held(connection: apsw.Connection, owner: int, number: int) -> str:
 
 
 @contextmanager
-def removing(connection: apsw.Connection, count: int) -> Iterator[None]:
+def removing(connection: apsw.Connection, count: int, *, tables: Tables = MEMORIES) -> Iterator[None]:
     """Take `count` rows out of the index inside: one by one, or in a way that costs less for many."""
-    if count * _MERGED_PER_REMOVAL < sql.value(connection, "SELECT coalesce(sum(documents), 0) FROM owners"):
+    held = sql.value(connection, f"SELECT coalesce(sum(documents), 0) FROM {tables.owners}")
+    if count * _MERGED_PER_REMOVAL < held or not count:
         yield
         return
     # Deletions are only noted, and one merge of all segments carries them out.
-    connection.execute("INSERT INTO keywords (keywords, rank) VALUES ('secure-delete', 0)")
+    table = tables.keywords
+    connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 0)")
     yield
-    merge(connection)
-    connection.execute("INSERT INTO keywords (keywords, rank) VALUES ('secure-delete', 1)")
+    merge(connection, table=table)
+    connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")
 
 
-def merge(connection: apsw.Connection) -> None:
+def merge(connection: apsw.Connection, *, table: str = MEMORIES.keywords) -> None:
     """Write the index anew in one segment, so that nothing of what was deleted is left in it."""
     for _ in range(_MERGES_MAX):
-        connection.execute("INSERT INTO keywords (keywords) VALUES ('optimize')")
-        if sql.value(connection, "SELECT count(DISTINCT segid) FROM keywords_idx") < 2:
+        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
+        if sql.value(connection, f"SELECT count(DISTINCT segid) FROM {table}_idx") < 2:
             return
     raise apsw.CorruptError("the segments of the keyword index cannot be merged")
 
 
-def documents_with(connection: apsw.Connection, token: str) -> list[int]:
-    """The documents that hold a token, each as often as it does."""
-    # One JSON text for a whole posting list is a third faster than one row for each posting.
-    found = sql.value(connection, "SELECT json_group_array(doc) FROM vocabulary WHERE term = ?", (token,))
-    documents: list[int] = json.loads(found)
-    return documents
+def documents_text(connection: apsw.Connection, token: str, *, vocabulary: str = MEMORIES.vocabulary) -> str:
+    """The documents that hold a token, each as often as it does, as a JSON list."""
+    # One text for a whole posting list is a third faster than one row for each posting.
+    found: str = sql.value(connection, f"SELECT json_group_array(doc) FROM {vocabulary} WHERE term = ?", (token,))
+    return found
 
 
 def clear(connection: apsw.Connection) -> None:

@@ -1,20 +1,24 @@
-"""Changes memories so that rows, keyword index, statistics, history, tombstones and feed always agree."""
+"""Changes memories so that rows, keyword index, statistics, speakers, history, tombstones and feed always agree."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import attrs
 
-from memspine_sqlite import keywords, sql
+from memspine_sqlite import keywords, speakers, sql
 from memspine_sqlite.filters import listed
-from memspine_sqlite.rows import STATE, STATE_COUNT, STORED, State, Stored, json_object
+from memspine_sqlite.rows import STATE, STATE_COUNT, STORED, STORED_WITHOUT_SPEAKER, State, Stored, json_object
 from memspine_sqlite.transactions import Transaction
 
-_INSERT = f"INSERT INTO memories ({STORED}) VALUES (?, ?, ?, ?, {', '.join('?' * STATE_COUNT)})"
-_UPDATE = f"UPDATE memories SET terms = ?, checksum = ?, ({STATE}) = ({', '.join('?' * STATE_COUNT)}) WHERE row = ?"
+_INSERT = f"INSERT INTO memories ({STORED}) VALUES (?, ?, ?, ?, ?, ?, {', '.join('?' * STATE_COUNT)})"
+_UPDATE = (
+    "UPDATE memories SET terms = ?, checksum = ?, asks = ?, speaker = ?, "
+    f"({STATE}) = ({', '.join('?' * STATE_COUNT)}) WHERE row = ?"
+)
 _KEEP = (
     f"INSERT INTO history (owner, replaced_at, deleted, {STATE}) "
     f"SELECT owner, ?, ?, {STATE} FROM memories WHERE row = ?"
@@ -37,6 +41,7 @@ class _New(NamedTuple):
     owner: int
     state: State
     entry: keywords.Entry
+    voice: keywords.Voice
     at: int
 
 
@@ -50,7 +55,9 @@ class Ledger:
     def __init__(self, transaction: Transaction) -> None:
         self._connection = transaction.connection
         self._tokens = transaction.tokens
+        self._stored = STORED if transaction.has_speakers else STORED_WITHOUT_SPEAKER
         self._balances: dict[int, _Balance] = {}
+        self._spoken: speakers.Spoken = Counter()
         self._has_tombstones: dict[int, bool] = {}
         self._new: list[_New] = []
         self._names: set[tuple[int, str, str]] = set()
@@ -69,6 +76,7 @@ class Ledger:
                 "UPDATE owners SET documents = documents + ?, total_length = total_length + ? WHERE number = ?",
                 [(balance.documents, balance.length, owner) for owner, balance in self._balances.items()],
             )
+            speakers.change(self._connection, self._spoken)
 
     # ── finding ──
 
@@ -102,19 +110,19 @@ class Ledger:
 
     def find(self, owner: int, id: str) -> Stored | None:
         """The row of an id, expired or not."""
-        return self._found("id", owner, id, f"SELECT {STORED} FROM memories WHERE owner = ? AND id = ?")
+        return self._found("id", owner, id, f"SELECT {self._stored} FROM memories WHERE owner = ? AND id = ?")
 
     def find_key(self, owner: int, key: str) -> Stored | None:
         """The row that holds a key, expired or not; None for the empty key."""
         if not key:
             return None
         return self._found(
-            "key", owner, key, f"SELECT {STORED} FROM memories WHERE owner = ? AND key = ? AND key != ''"
+            "key", owner, key, f"SELECT {self._stored} FROM memories WHERE owner = ? AND key = ? AND key != ''"
         )
 
     def row(self, row: int) -> Stored:
         """The memory of a row that is known to be there."""
-        (found,) = sql.rows(self._connection, f"SELECT {STORED} FROM memories WHERE row = ?", (row,))
+        (found,) = sql.rows(self._connection, f"SELECT {self._stored} FROM memories WHERE row = ?", (row,))
         return Stored.of(found)
 
     def tombstone(self, owner: int, id: str) -> int | None:
@@ -130,15 +138,16 @@ class Ledger:
 
     def insert(self, owner: int, state: State, *, metadata: Mapping[str, Any], at: int) -> None:
         """Store a memory that is not there; its tombstone goes."""
-        entry = self._tokens.entry(owner, state, metadata=metadata)
+        entry, voice = self._tokens.entry(owner, state, metadata=metadata), self._tokens.voice(state.content, metadata)
         if not self._next_row:
             self._next_row = sql.value(self._connection, "SELECT coalesce(max(row), 0) + 1 FROM memories")
-        self._new.append(_New(self._next_row, owner, state, entry, at))
+        self._new.append(_New(self._next_row, owner, state, entry, voice, at))
         self._next_row += 1
         self._name(owner, "id", state.id)
         if state.key:
             self._name(owner, "key", state.key)
         self._count(owner, documents=1, length=entry.terms)
+        self._spoken[owner, voice.speaker] += 1
         if len(self._new) >= _HELD_BACK_MAX:
             self._write_new()
 
@@ -207,7 +216,7 @@ class Ledger:
         new, self._new = self._new, []
         self._names.clear()
         self._connection.executemany(
-            _INSERT, [(row, owner, entry.terms, entry.checksum, *state) for row, owner, state, entry, _ in new]
+            _INSERT, [(one.row, one.owner, one.entry.terms, one.entry.checksum, *one.voice, *one.state) for one in new]
         )
         keywords.add(self._connection, [(one.row, one.entry) for one in new])
         self._connection.executemany(
@@ -225,7 +234,10 @@ class Ledger:
             keywords.add(self._connection, [(old.row, entry)])
             self._count(old.owner, documents=0, length=entry.terms - old.terms)
             terms, checksum = entry.terms, entry.checksum
-        self._connection.execute(_UPDATE, (terms, checksum, *state, old.row))
+        voice = self._tokens.voice(state.content, metadata)
+        self._spoken[old.owner, old.speaker] -= 1
+        self._spoken[old.owner, voice.speaker] += 1
+        self._connection.execute(_UPDATE, (terms, checksum, *voice, *state, old.row))
         self._append(old.owner, state.id, state.revision, deleted=False, at=at)
 
     def _same_words(self, old: State, new: State, metadata: Mapping[str, Any]) -> bool:
@@ -237,6 +249,7 @@ class Ledger:
         self._unindex(old)
         self._connection.execute("DELETE FROM memories WHERE row = ?", (old.row,))
         self._count(old.owner, documents=-1, length=-old.terms)
+        self._spoken[old.owner, old.speaker] -= 1
 
     def _unindex(self, old: Stored) -> None:
         state = old.state

@@ -10,13 +10,14 @@ from pathlib import Path
 import apsw
 
 from memspine.model import PurgedPlace, PurgeReceipt, Scope
-from memspine_sqlite import backups, erasing
+from memspine_sqlite import backups, erasing, spaces
 from memspine_sqlite.database import Database
 from memspine_sqlite.failures import translated
 from memspine_sqlite.rows import owner_number
 from memspine_sqlite.transactions import Transaction
 
 _PLACES = ("rows", "history", "keyword index", "write-ahead log")
+_VECTOR_PLACES = ("vectors", "vector queue", "names of sessions", "kept keyword index", "write-ahead log")
 _OWNER = PurgedPlace(
     place="owner's name",
     status="kept",
@@ -27,16 +28,16 @@ _OWNER = PurgedPlace(
 def purge(database: Database, ids: Sequence[str] | None, *, scope: Scope, now: datetime, backend: str) -> PurgeReceipt:
     """Erase memories from the store and from the backups it remembers."""
     store = database.store(backend)
-    memories = database.write_and_wait(partial(erasing.purge_rows, ids=ids, scope=scope, now=now), backend=backend)
+    work = partial(erasing.purge_rows, ids=ids, scope=scope, now=now)
+    memories = database.write_and_wait(work, backend=backend)
     erased = _erase_bytes(database)
     places = [PurgedPlace(place=place, status=erased.status, detail=erased.pending) for place in _PLACES]
+    if database.write_and_wait(_has_spaces, backend=backend):
+        places.append(PurgedPlace(place="vectors", status=erased.status, detail=erased.pending))
     known = database.write_and_wait(
         lambda transaction: backups.known(transaction.connection, database.path), backend=backend
     )
-    places += [
-        erasing.purge_backup(backup, ids, scope=scope, now=now, settings=database.settings, store=store.id)
-        for backup in known
-    ]
+    places += [erasing.purge_backup(backup, work, settings=database.settings, store=store.id) for backup in known]
     is_whole = ids is None and scope.session is None
     if is_whole and database.write_and_wait(partial(_is_named, owner=scope.owner), backend=backend):
         places.append(_OWNER)
@@ -45,8 +46,29 @@ def purge(database: Database, ids: Sequence[str] | None, *, scope: Scope, now: d
     return PurgeReceipt(memories, tuple(places))
 
 
+def purge_vectors(database: Database, ids: Sequence[str] | None, *, scope: Scope, backend: str) -> PurgeReceipt:
+    """Erase the vectors of memories from the store and from the backups it remembers."""
+    store = database.store(backend)
+    work = partial(erasing.purge_vectors, ids=ids, scope=scope)
+    memories = database.write_and_wait(work, backend=backend)
+    erased = _erase_bytes(database)
+    places = [PurgedPlace(place=place, status=erased.status, detail=erased.pending) for place in _VECTOR_PLACES]
+    known = database.write_and_wait(
+        lambda transaction: backups.known(transaction.connection, database.path), backend=backend
+    )
+    places += [erasing.purge_backup(backup, work, settings=database.settings, store=store.id) for backup in known]
+    is_whole = ids is None and scope.session is None
+    if is_whole and database.write_and_wait(partial(_is_named, owner=scope.owner), backend=backend):
+        places.append(_OWNER)
+    return PurgeReceipt(memories, tuple(places))
+
+
 def _is_named(transaction: Transaction, *, owner: str) -> bool:
     return owner_number(transaction.connection, owner) is not None
+
+
+def _has_spaces(transaction: Transaction) -> bool:
+    return bool(spaces.layouts(transaction.connection))
 
 
 def _erase_bytes(database: Database) -> erasing.Erased:

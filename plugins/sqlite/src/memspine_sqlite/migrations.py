@@ -9,7 +9,7 @@ import attrs
 
 from memspine.errors import BackendUnavailable
 from memspine.text import ANALYSIS_VERSION
-from memspine_sqlite import backups, keywords, schema, sql
+from memspine_sqlite import backups, keywords, schema, speakers, sql
 from memspine_sqlite.connections import Settings, immediate, reading, retry_busy
 from memspine_sqlite.keywords import Tokens
 
@@ -124,6 +124,8 @@ class Migration:
         )
         if application == 0 and tables:
             version = version or -1
+        if version == schema.WITH_SPEAKERS and not schema.is_whole(self._connection):
+            version -= 1
         _check(self._path, self._backend, version=version, application=application, known=self._format.tables)
         return version
 
@@ -151,6 +153,7 @@ class Migration:
         if Format.read(self._connection).analysis < self._format.analysis:
             secret = bytes.fromhex(schema.meta(self._connection, "secret") or "")
             keywords.rebuild(self._connection, Tokens(secret))
+            speakers.read_rows(self._connection, Tokens(secret))
 
 
 def check_format(connection: apsw.Connection, expected: Format, path: Path, *, backend: str) -> None:

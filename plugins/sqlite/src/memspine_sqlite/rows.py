@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import apsw
 import attrs
 
-from memspine.model import Memory, MemoryType
+from memspine.model import Memory, MemoryRef, MemoryType
 from memspine.times import from_milliseconds, to_milliseconds
 
 STATE = (
@@ -19,8 +20,11 @@ STATE = (
 )
 """The columns of a state of a memory, as `memories` and `history` have them."""
 
-STORED = f"row, owner, terms, checksum, {STATE}"
+STORED = f"row, owner, terms, checksum, asks, speaker, {STATE}"
 """The columns of `memories`."""
+
+STORED_WITHOUT_SPEAKER = f"row, owner, terms, checksum, 0, '', {STATE}"
+"""The same in a backup that knows nothing of speakers."""
 
 STATE_COUNT = len(STATE.split(","))
 
@@ -50,19 +54,21 @@ class State(NamedTuple):
 
 @attrs.frozen
 class Stored:
-    """A row of `memories`: where it is, what the keyword index holds of it, and its state."""
+    """A row of `memories`: where it is, what the keyword index holds of it, who said it, and its state."""
 
     row: int
     owner: int
     terms: int
     checksum: int
+    asks: int
+    speaker: str
     state: State
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> Stored:
         """From the columns `STORED`."""
-        row, owner, terms, checksum, *state = values
-        return cls(row, owner, terms, checksum, State(*state))
+        row, owner, terms, checksum, asks, speaker, *state = values
+        return cls(row, owner, terms, checksum, asks, speaker, State(*state))
 
     def is_expired(self, at: int) -> bool:
         """Whether the memory counts as absent."""
@@ -112,6 +118,10 @@ def optional_milliseconds(value: datetime | None) -> int | None:
     return None if value is None else to_milliseconds(value)
 
 
+time_of = functools.lru_cache(maxsize=1 << 13)(from_milliseconds)
+"""The time of milliseconds. A question asks for the same few hundred of them several times."""
+
+
 def json_text(value: Mapping[str, Any]) -> str:
     """Metadata as it is stored."""
     return _ENCODER.encode(value) if value else "{}"
@@ -135,3 +145,20 @@ def owner_numbers(connection: apsw.Connection, names: Sequence[str]) -> dict[int
     """The owners of a scope that the store knows, by number, in the order of the names."""
     numbers = {name: owner_number(connection, name) for name in names}
     return {number: name for name, number in numbers.items() if number is not None}
+
+
+def owner_made(connection: apsw.Connection, name: str) -> int:
+    """The number of an owner, who is made known if need be."""
+    number = owner_number(connection, name)
+    if number is None:
+        connection.execute("INSERT INTO owners (name) VALUES (?)", (name,))
+        number = connection.last_insert_rowid()
+    return number
+
+
+def by_owner(refs: Collection[MemoryRef]) -> dict[str, list[str]]:
+    """Ids by owner, each once."""
+    found: dict[str, dict[str, None]] = {owner: {} for owner in {owner for owner, _ in refs}}
+    for owner, id in refs:
+        found[owner][id] = None
+    return {owner: list(ids) for owner, ids in found.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -18,7 +18,7 @@ def first(connection: apsw.Connection, statement: str, values: Sequence[Any] = (
     return connection.execute(statement, values).fetchone()
 
 
-def value(connection: apsw.Connection, statement: str, values: Sequence[Any] = ()) -> Any:
+def value(connection: apsw.Connection, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
     """The first column of the first row, None when there is none."""
     found = connection.execute(statement, values).fetchone()
     return None if found is None else found[0]

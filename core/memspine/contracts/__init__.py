@@ -1,0 +1,53 @@
+"""What a plugin implements. The clauses in MUST words are in `core/contract/`; `memspine.conformance` proves them.
+
+All calls are coroutines, keyword-only beyond the first argument, and take the time from the caller (`now`), so that
+a store has no clock of its own. Scores are "higher is nearer". Ties are broken by id.
+"""
+
+from memspine.contracts.backend import MemoryBackend, MemoryBackendDefaults
+from memspine.contracts.capability import Capability
+from memspine.contracts.embedding import EmbeddingIdentity, EmbeddingSource, Role, Vectors
+from memspine.contracts.injector import Injector
+from memspine.contracts.models import Model, ModelFile
+from memspine.contracts.provider import CONTRACT, Context, Provider, Secret
+from memspine.contracts.reranker import Reranker
+from memspine.contracts.vectors import (
+    Backlog,
+    Quantisation,
+    Space,
+    TermRecord,
+    VectorHit,
+    VectorMatches,
+    VectorRecord,
+    VectorStore,
+    VectorStoreDefaults,
+    Work,
+)
+
+__all__ = [
+    "CONTRACT",
+    "Backlog",
+    "Capability",
+    "Context",
+    "EmbeddingIdentity",
+    "EmbeddingSource",
+    "Injector",
+    "MemoryBackend",
+    "MemoryBackendDefaults",
+    "Model",
+    "ModelFile",
+    "Provider",
+    "Quantisation",
+    "Reranker",
+    "Role",
+    "Secret",
+    "Space",
+    "TermRecord",
+    "VectorHit",
+    "VectorMatches",
+    "VectorRecord",
+    "VectorStore",
+    "VectorStoreDefaults",
+    "Vectors",
+    "Work",
+]

@@ -1,0 +1,164 @@
+"""The vector leg: the question's vector, and the memories that are nearest to it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from memspine.contracts import Space, VectorHit, VectorMatches
+from memspine.errors import BackendUnavailable, EmbeddingError, NotFoundError
+from memspine.indexing import Answering, VectorIndex, require_identity
+from memspine.model import MemoryRef, Scope
+from memspine.retrieval.request import RecallRequest
+
+
+@attrs.frozen(kw_only=True)
+class Nearest:
+    """What the vector leg found, in which space, by whose vector. `degraded` says why it is not what was asked for."""
+
+    space: Space
+    source: str
+    vector: bytes
+    matches: VectorMatches
+    degraded: tuple[str, ...] = ()
+    milliseconds: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class Off:
+    """Why there is no vector leg: it could not run, or it failed."""
+
+    reason: str
+    has_failed: bool = False
+
+
+class VectorLeg:
+    """The vector leg of one question, begun by the first store that asks for it and shared by all."""
+
+    def __init__(self, index: VectorIndex | None, request: RecallRequest, *, why_none: str, limit: int) -> None:
+        self.index = index
+        self._nearest = functools.partial(nearest, index, request, why_none=why_none, limit=limit)
+        self._task: asyncio.Task[Nearest | Off] | None = None
+
+    @property
+    def outcome(self) -> Nearest | Off | None:
+        """What it came to; None while it is not known."""
+        return self._task.result() if self._task is not None and self._task.done() else None
+
+    def begin(self, text: str) -> None:
+        """Look for what is near to a text; only the first call does."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._nearest(text=text))
+
+    async def within(self, seconds: float) -> Nearest | Off | None:
+        """What it comes to once it has begun, or None if that takes longer; it goes on then."""
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=seconds)
+        return self.outcome
+
+    async def ended(self) -> Nearest | Off:
+        """What it comes to once it has begun."""
+        return Off(reason="vector leg off") if self._task is None else await asyncio.shield(self._task)
+
+    async def close(self) -> None:
+        """Give it up if it is still under way."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+
+async def nearest(
+    index: VectorIndex | None, request: RecallRequest, *, text: str, why_none: str, limit: int
+) -> Nearest | Off:
+    """The `limit` memories that are nearest to a text, from the first space that can answer."""
+    if index is None or not index.has_vectors:
+        return Off(reason=why_none)
+    if not text:
+        return Off(reason="vector leg off: the question is empty")
+    started = time.perf_counter()
+    reasons: list[str] = []
+    try:
+        async with asyncio.timeout(request.vector_seconds):
+            found = await _first_answer(index, request, text=text, limit=limit, reasons=reasons)
+    except (BackendUnavailable, EmbeddingError) as error:
+        reasons.append(str(error))
+    except TimeoutError:
+        reasons.append(f"the vector of the question took longer than {request.vector_seconds:g} s")
+    else:
+        if found is not None:
+            instead = (f"{'; '.join(reasons)}; answered by {found.source} instead",) if reasons else ()
+            spent = (time.perf_counter() - started) * 1000
+            return attrs.evolve(found, degraded=(*instead, *found.degraded), milliseconds=spent)
+    if not reasons and (trouble := index.trouble):
+        reasons.append(trouble)
+    if not reasons:
+        return Off(reason="vector leg off: nothing is indexed yet; `memspine reindex` does it now")
+    return Off(reason=f"vector leg failed: {'; '.join(reasons)}", has_failed=True)
+
+
+async def _first_answer(
+    index: VectorIndex, request: RecallRequest, *, text: str, limit: int, reasons: list[str]
+) -> Nearest | None:
+    """What the first space finds that can answer; `reasons` gets why others could not. Raises BackendUnavailable,
+    EmbeddingError."""
+    for attempt in range(2):
+        try:
+            async for answering in index.answering():
+                try:
+                    return await _ask(index, answering, request, text=text, limit=limit)
+                except (BackendUnavailable, EmbeddingError) as error:
+                    reasons.append(str(error))
+        except NotFoundError as error:  # dropped since it was read which one answers
+            if attempt:
+                reasons.append(str(error))
+        else:
+            break
+    return None
+
+
+async def scores_of(
+    index: VectorIndex, near: Nearest, refs: Sequence[MemoryRef], request: RecallRequest
+) -> Mapping[MemoryRef, VectorHit]:
+    """How near these memories are; those that have no vector are left out."""
+    if not refs:
+        return {}
+    found = await index.call(
+        "search",
+        lambda store: store.search(
+            near.space.id,
+            vector=near.vector,
+            scope=request.scope,
+            filter=request.filter,
+            now=request.now,
+            limit=0,
+            also=refs,
+        ),
+    )
+    return {MemoryRef(hit.owner, hit.id): hit for hit in found.others}
+
+
+async def _ask(index: VectorIndex, answering: Answering, request: RecallRequest, *, text: str, limit: int) -> Nearest:
+    space, embedder = answering.space, answering.embedder()
+    await require_identity(embedder, space)
+    vector = await embedder.query_vector(text)
+    matches = await index.call(
+        "search",
+        lambda store: store.search(
+            space.id, vector=vector, scope=request.scope, filter=request.filter, now=request.now, limit=limit
+        ),
+    )
+    degraded = index.shortcomings(space) if space.complete else await _incomplete(index, space, request.scope)
+    return Nearest(space=space, source=embedder.name, vector=vector, matches=matches, degraded=degraded)
+
+
+async def _incomplete(index: VectorIndex, space: Space, scope: Scope) -> tuple[str, ...]:
+    """How much of a scope a space holds, where that is not everything."""
+    held, total = await index.coverage(space, scope=scope)
+    if held >= total:
+        return index.shortcomings(space)
+    so_far = f"the vectors of {space.identity.model} are not complete yet: {held} of {total} memories"
+    return (f"{so_far}; `memspine reindex` completes them", *index.shortcomings(space))

@@ -1,0 +1,1 @@
+"""Local models for memspine, run by onnxruntime: embeddings and a cross-encoder."""

@@ -1,0 +1,1 @@
+"""Remote models for memspine: embeddings and rerankers over HTTP."""
