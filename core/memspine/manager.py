@@ -395,7 +395,7 @@ class MemoryManager(Keeping):
             limit=limit,
             max_tokens=max_tokens,
         )
-        if request.strategy != "exact":
+        if request.text:
             await running.catch_up()
         result = await running.retrieval.recall(request)
         if not preview:

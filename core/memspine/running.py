@@ -232,7 +232,7 @@ class Running:
         self, *, rebuild: bool, on_progress: Callable[[tuple[Progress, ...]], None] | None
     ) -> MaintenanceReport:
         """Embed all that has no vector yet, in steps that are told."""
-        if self.index is None or not self.index.has_vectors:
+        if self.index is None or not (self.index.has_vectors or await self.index.has_words()):
             raise NoVectorsError("reindex", self.why_no_vectors.removeprefix(OFF))
         if rebuild:
             await self.index.rebuild()
@@ -250,7 +250,10 @@ class Running:
     async def engine(self, *, probe: bool) -> EngineStatus:
         """What finds memories."""
         health = (await self.chain.health())[self.chain.primary.name]
-        is_ranked = health.ok and (await self.chain.call_primary("capabilities", _is_lexical)).value
+        is_ranked = health.ok and (
+            (await self.chain.call_primary("capabilities", _is_lexical)).value
+            or (self.index is not None and await self.index.has_words())
+        )
         keyword = KeywordEngine(
             backend=self.chain.primary.name,
             is_available=is_ranked,

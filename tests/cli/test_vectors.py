@@ -188,7 +188,7 @@ def test_reindex_with_nothing(cli):
     """Without a source there is nothing to index with: 8, and why."""
     answer = cli("reindex")
     assert (answer.code, answer.out) == (Exit.CAPABILITY, "")
-    assert answer.err == f"memspine: there is nothing to index with: {OFF}\n"
+    assert answer.err == f"memspine: reindex needs vectors: {OFF}\n"
     assert cli("reindex", "--json").error["type"] == "capability"
 
 

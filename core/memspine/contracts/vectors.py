@@ -164,7 +164,7 @@ class VectorStore(Protocol):
 
     async def upsert(self, space_id: str, *, records: Sequence[VectorRecord], holder: str | None = None) -> None:
         """Store vectors, all of the call or none; a memory's chunks of an older revision are replaced, newer ones stay.
-        What the queue held of these memories is done; where a newer revision is queued it is free and due at once.
+        What the queue held of these memories is done; where a newer revision is queued it is free.
 
         With a `holder` only memories that the queue has leased to it are stored, in the same step: what was deleted or
         purged since it was claimed stays away.

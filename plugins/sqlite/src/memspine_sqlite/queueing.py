@@ -140,7 +140,7 @@ def leased(connection: apsw.Connection, space: int, refs: Collection[MemoryRef],
     for name, ids in rows.by_owner(refs).items():
         owner = rows.owner_number(connection, name)
         statement = (
-            "SELECT id FROM queue WHERE owner = ? AND space = ? AND holder = ? "
+            "SELECT id FROM queue WHERE owner = ? AND space = ? AND holder = ? AND holder != '' "
             "AND id IN (SELECT value FROM json_each(?))"
         )
         held = sql.rows(connection, statement, (owner, space, holder, listed(list(ids))))
