@@ -19,6 +19,7 @@ from pathlib import Path
 
 import attrs
 
+from memspine import times
 from memspine.contracts import EmbeddingIdentity, Provider, Vectors
 from memspine.errors import EmbeddingError
 from memspine.hookspecs import hookimpl
@@ -205,7 +206,8 @@ class WatchedStore:
 
     async def claim(self, space_id, *, holder, now, lease_seconds, limit):
         """Noted once it is done, with the time until which the claim holds."""
-        began = time.monotonic()
+        # The lease counts from the caller's `now`, which a busy machine may have taken a while ago.
+        began = time.monotonic() - max((times.now() - now).total_seconds(), 0.0)
         found = await self._inner.claim(space_id, holder=holder, now=now, lease_seconds=lease_seconds, limit=limit)
         if found:
             refs = [[work.ref.owner, work.ref.id, work.revision] for work in found]
