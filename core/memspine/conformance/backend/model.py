@@ -18,6 +18,7 @@ class Model:
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], Row] = {}
         self.graves: dict[tuple[str, str], int] = {}
+        self.buried: set[tuple[str, str]] = set()
         self.past: dict[tuple[str, str], list[tuple[int, str]]] = {}
         self.feed: list[tuple[str, str, int, bool]] = []
 
@@ -79,6 +80,7 @@ class Model:
         """The revision of the tombstone."""
         row = self.rows.pop(place)
         self.graves[place] = row["revision"] + 1
+        self.buried.add(place)
         self.past.setdefault(place, []).append((row["revision"], row["content"]))
         self.feed.append((place[1], place[0], row["revision"] + 1, True))
         return self.graves[place]

@@ -244,9 +244,10 @@ class Lives(RuleBasedStateMachine):
         return sorted((item for item in live if fits(item[1], filter)), key=place_order)
 
     def settle(self, memory: Memory) -> None:
-        """Where no tombstones are kept, revisions may begin again; the model goes along."""
-        if Capability.CHANGES not in self.store.capabilities and memory.revision == 1:
-            self.model.graves.pop((memory.owner, memory.id), None)
+        """Where no tombstones are promised, a memory that was deleted may begin again or go on; the model follows."""
+        place = (memory.owner, memory.id)
+        if Capability.CHANGES not in self.store.capabilities and place in self.model.buried:
+            self.model.graves[place] = memory.revision - 1
 
     def same(self, memory: Memory) -> None:
         """The memory is the row of the model."""
