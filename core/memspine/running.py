@@ -167,6 +167,7 @@ class Running:
             fence=lambda: Fence.of(secret=self.secret(), owner=scope.owner, session=session),
             count_tokens=self._count_tokens,
         )
+        await self.catch_up()
         result, well = await place_memories(
             request,
             injector=await self.injector(shape),

@@ -648,3 +648,17 @@ def test_counts_say_who_counted(tmp_path):
         assert "no SQLite database" in counts.degraded[0]
 
     with_manager(settings, test)
+
+
+def test_what_was_just_added_is_placed_by_meaning(settings):
+    """A request that a manager without background work serves gets what was added just before, by meaning as well."""
+    settings |= {"vectors": {"plugin": "reference"}, "embedding": {"source": "reference"}}
+
+    async def test(memory):
+        await memory.create("Juno eats duck")
+        request = {"messages": [{"role": "user", "content": "What does Juno eat?"}]}
+        placed = await memory.inject(request, shape="openai.chat")
+        assert "duck" in placed.block
+        assert {leg.leg for leg in placed.hits[0].legs} == {"keyword", "vector"}
+
+    with_manager(settings, test, background=False)

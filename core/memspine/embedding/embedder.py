@@ -90,12 +90,6 @@ class Embedder:
             raise self._broken(found[0])
         return found
 
-    def _broken(self, example: object) -> EmbeddingError:
-        """A source that takes none of several texts is out of order, whatever it says of each."""
-        error = EmbeddingError(self.name, f"takes no text: {example}", expected="vectors of some", kind="config")
-        self._breaker.fail(error)
-        return error
-
     async def close(self) -> None:
         """Give up what is being asked and close the source."""
         flying = list(self._flying.values())
@@ -106,6 +100,12 @@ class Embedder:
         await self._member.close(patience_seconds=1.0)
 
     # ── inside ──
+
+    def _broken(self, example: object) -> EmbeddingError:
+        """A source that takes none of several texts is out of order, whatever it says of each."""
+        error = EmbeddingError(self.name, f"takes no text: {example}", expected="vectors of some", kind="config")
+        self._breaker.fail(error)
+        return error
 
     async def _query(self, key: CacheKey, text: str) -> bytes:
         (vector,) = await self._vectors([text], "query")

@@ -9,6 +9,7 @@ from typing import Any, Final
 import attrs
 
 from memspine.config import Config, SourceSettings, redacted, source_from_mapping
+from memspine.config.schema import AUTO, NONE
 from memspine.contracts import EmbeddingSource, Space
 from memspine.embedding.breaker import Breaker
 from memspine.embedding.cache import EmbeddingCache
@@ -18,8 +19,6 @@ from memspine.model import canonical_json
 from memspine.ondemand import OnDemand
 from memspine.plugins import Plugins
 
-AUTO: Final = "auto"
-NONE: Final = "none"
 LOCAL: Final = ("static", "onnx")
 """The sources that `auto` falls back on, in order: they need no key and no network."""
 

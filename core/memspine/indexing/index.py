@@ -88,7 +88,7 @@ class VectorIndex:
         self._has_words: bool | None = None
         self._gone: set[MemoryRef] = set()
         self._failure = ""
-        self._put_off: dict[str, Round] = {}
+        self._rounds: dict[str, Round] = {}
 
     @property
     def name(self) -> str:
@@ -224,7 +224,7 @@ class VectorIndex:
     def shortcomings(self, space: Space) -> tuple[str, ...]:
         """Why the last round of work could do nothing, or nothing for most memories of a space. It tells no number,
         which would be of all owners."""
-        last = self._put_off.get(space.id)
+        last = self._rounds.get(space.id)
         told = [self._failure] if self._failure else []
         if last is not None and last.put_off and not last.holds_most:
             told.append(f"most memories have no vector: {last.reason}")
@@ -311,7 +311,7 @@ class VectorIndex:
     async def _keep_up(self, kept: Kept, *, deadline: float | None) -> Round:
         """Fill a space, and hand over to it if it is complete and the configured one."""
         done = await self._upkeep.fill(kept, deadline=deadline)
-        self._put_off[kept.space.id] = done
+        self._rounds[kept.space.id] = done
         if done.complete and kept.is_configured and not self._has_taken_over:
             await self._activated(kept.space)
             self._has_taken_over = True

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import attrs
 from planted_base import Clean
 
-from memspine.conformance.reference.shelf import State, handed_out, matches
+from memspine.conformance.reference.shelf import State, handed_out
 from memspine.contracts import Capability
 from memspine.errors import BackendError, CursorError
 from memspine.model import GLOBAL_OWNER, Counts, MemoryPage, NewMemory, Scope, ScoredMemory
@@ -147,10 +147,10 @@ class TextIsAPattern(Filters):
 
     def fits(self, memory, filter):
         if filter.text is None:
-            return matches(memory, filter)
+            return filter.holds_for(memory)
         pattern = f"*{filter.text.casefold().replace('%', '*').replace('_', '?')}*"
         found = fnmatch.fnmatchcase(memory.content.casefold(), pattern)
-        return found and matches(memory, attrs.evolve(filter, text=None))
+        return found and attrs.evolve(filter, text=None).holds_for(memory)
 
 
 class TextHasACase(Filters):
@@ -158,14 +158,14 @@ class TextHasACase(Filters):
 
     def fits(self, memory, filter):
         found = filter.text is None or filter.text.lower() in f"{memory.content}\n{memory.key}".lower()
-        return found and matches(memory, attrs.evolve(filter, text=None))
+        return found and attrs.evolve(filter, text=None).holds_for(memory)
 
 
 class EmptyKeyIsNoFilter(Filters):
     breaks = ("MB-43",)
 
     def fits(self, memory, filter):
-        return matches(memory, attrs.evolve(filter, key=filter.key or None))
+        return attrs.evolve(filter, key=filter.key or None).holds_for(memory)
 
 
 class BeforeIsInclusive(Filters):
@@ -173,7 +173,7 @@ class BeforeIsInclusive(Filters):
 
     def fits(self, memory, filter):
         edge = filter.created_before is not None and memory.created_at == filter.created_before
-        return matches(memory, attrs.evolve(filter, created_before=None)) if edge else matches(memory, filter)
+        return (attrs.evolve(filter, created_before=None) if edge else filter).holds_for(memory)
 
 
 class CategoryIsText(Filters):
@@ -181,14 +181,14 @@ class CategoryIsText(Filters):
 
     def fits(self, memory, filter):
         same = filter.category is None or str(memory.metadata.get("category")) == filter.category
-        return same and matches(memory, attrs.evolve(filter, category=None))
+        return same and attrs.evolve(filter, category=None).holds_for(memory)
 
 
 class IgnoresUpdatedBefore(Filters):
     breaks = ("MB-43",)
 
     def fits(self, memory, filter):
-        return matches(memory, attrs.evolve(filter, updated_before=None))
+        return attrs.evolve(filter, updated_before=None).holds_for(memory)
 
 
 class CountsWithoutSessions(Clean):

@@ -13,7 +13,7 @@ from memspine.conformance.reference.config import ReferenceConfig
 from memspine.conformance.reference.cursors import page_of
 from memspine.conformance.reference.keeping import Keeping
 from memspine.conformance.reference.keywords import keyword_matches, record_of, whole, with_surroundings
-from memspine.conformance.reference.shelf import handed_out, matches, stored
+from memspine.conformance.reference.shelf import handed_out, stored
 from memspine.contracts import Capability, Context
 from memspine.errors import ConflictError, NotFoundError
 from memspine.model import (
@@ -252,4 +252,4 @@ class ReferenceBackend(Keeping):
         return Health(ok=True, detail="in memory")
 
     def _matching(self, filter: MemoryFilter, *, scope: Scope, now: datetime) -> tuple[Memory, ...]:
-        return tuple(memory for memory in self.state.visible(scope, now) if matches(memory, filter))
+        return tuple(memory for memory in self.state.visible(scope, now) if filter.holds_for(memory))

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import attrs
 
-from memspine.model import Change, Memory, MemoryFilter, Revision, Scope, Tombstone, canonical_json
+from memspine.model import Change, Memory, Revision, Scope, Tombstone, canonical_json
 
 
 @attrs.define
@@ -83,20 +83,6 @@ class State:
             for owner, shelf in self.shelves.items()
         }
         return State(shelves, Feed([*self.feed.changes], self.feed.length, dict(self.feed.trimmed)))
-
-
-def matches(memory: Memory, filter: MemoryFilter) -> bool:
-    """Whether every field of the filter that is set holds."""
-    text = None if filter.text is None else filter.text.casefold()
-    return (
-        (not filter.types or memory.type in filter.types)
-        and filter.key in (None, memory.key)
-        and (filter.category is None or memory.metadata.get("category") == filter.category)
-        and (text is None or text in memory.content.casefold() or text in memory.key.casefold())
-        and (filter.created_from is None or filter.created_from <= memory.created_at)
-        and (filter.created_before is None or memory.created_at < filter.created_before)
-        and (filter.updated_before is None or memory.updated_at < filter.updated_before)
-    )
 
 
 def stored(memory: Memory) -> Memory:
