@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import attrs
@@ -90,9 +90,16 @@ def word_scores(
     scores: dict[Place, float] = {}
     for place in places:
         roots = dict(held[place])
-        for other, weight in _lenders(place, matches, lines):
-            for term, root in held[other]:
-                roots[term] = roots.get(term, 0.0) + weight * root
+        for side in (lines.before, lines.after):
+            other = side[place]
+            for distance in range(REACH):
+                if other < 0:
+                    break
+                if held[other]:
+                    weight = _lent(matches[other], distance, is_before=side is lines.before)
+                    for term, root in held[other]:
+                        roots[term] = roots.get(term, 0.0) + weight * root
+                other = side[other]
         norm = 1.0 + matches[place].length / DAMPING_LENGTH
         score = 0.0
         for term, root in roots.items():
@@ -124,18 +131,11 @@ def conversation_scores(scores: dict[Place, float], matches: Sequence[KeywordMat
     }
 
 
-def _lenders(place: Place, matches: Sequence[KeywordMatch], lines: Lines) -> Iterator[tuple[Place, float]]:
-    """The neighbours that lend a memory their words, and what these count."""
-    for side in (lines.before, lines.after):
-        other = side[place]
-        for distance in range(REACH):
-            if other < 0:
-                break
-            match = matches[other]
-            weight = LENT[distance]
-            if match.length > NEIGHBOUR_LENGTH:
-                weight *= NEIGHBOUR_LENGTH / match.length
-            if match.asks and distance == 0 and side is lines.before:
-                weight *= ASKED
-            yield other, weight
-            other = side[other]
+def _lent(match: KeywordMatch, distance: int, *, is_before: bool) -> float:
+    """What the words of a neighbour count, which stands next to a memory (0) or behind that one (1)."""
+    weight = LENT[distance]
+    if match.length > NEIGHBOUR_LENGTH:
+        weight *= NEIGHBOUR_LENGTH / match.length
+    if match.asks and distance == 0 and is_before:
+        weight *= ASKED
+    return weight

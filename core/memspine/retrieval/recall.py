@@ -16,9 +16,9 @@ from memspine.retrieval.picking import Candidate, allowed, looked_at_max, pick
 from memspine.retrieval.request import RecallRequest
 from memspine.retrieval.reranking import Reranked, Reranking
 from memspine.retrieval.vectors import Nearest, Off, VectorLeg
-from memspine.text import TokenCounter, query_terms
+from memspine.text import QueryTerms, TokenCounter, query_terms
 
-CANDIDATES = 60
+CANDIDATES = 20
 """How many memories the legs propose at least, in equal parts."""
 NO_VECTORS = "vector leg off: no vector store or no embedding source is configured"
 
@@ -47,9 +47,10 @@ class Retrieval:
     async def recall(self, request: RecallRequest) -> SearchResult:
         """The best memories for a question, with the trace. Raises BackendUnavailable when no store answers."""
         started = time.perf_counter()
+        terms = query_terms(request.text)
         wanted = self._first_round(request)
         while True:
-            answer, leg = await self._ask(request, memories=wanted)
+            answer, leg = await self._ask(request, terms, memories=wanted)
             found = answer.value
             kept, refused = allowed(found.candidates, request)
             # What the rules cut is replaced from further down, until the answer is full or nothing is left.
@@ -72,7 +73,7 @@ class Retrieval:
             degraded=tuple(dict.fromkeys(degraded)),
             legs=(*found.legs, *reranked.legs),
             fused_by=found.fused_by,
-            terms=query_terms(request.text).terms,
+            terms=terms.terms,
             cuts=cuts[:CUTS_LISTED_MAX],
             cut_counts=dict(Counter(cut.reason for cut in cuts)),
             tokens=sum(hit.tokens for hit in picked.hits),
@@ -82,7 +83,9 @@ class Retrieval:
         )
         return SearchResult(picked.hits, trace)
 
-    async def _ask(self, request: RecallRequest, *, memories: int) -> tuple[Answer[Found], VectorLeg]:
+    async def _ask(
+        self, request: RecallRequest, terms: QueryTerms, *, memories: int
+    ) -> tuple[Answer[Found], VectorLeg]:
         """The legs over the first store that answers."""
         candidates = max(
             CANDIDATES if self._index is not None and self._index.has_vectors else 2 * CANDIDATES, memories
@@ -90,7 +93,7 @@ class Retrieval:
         leg = VectorLeg(self._index, request, why_none=self._why_no_vectors, limit=candidates)
         question = Question(
             request=request,
-            terms=query_terms(request.text),
+            terms=terms,
             candidates=candidates,
             memories=memories,
             vector=leg,

@@ -1,4 +1,4 @@
-"""The source: loads its model in a thread at the first call, and embeds in threads."""
+"""The source: loads its model in a thread at the first call, and embeds in threads what is more than a question."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from memspine_static.config import StaticConfig, model_folder
 
 if TYPE_CHECKING:
     from memspine_static.model import StaticModel
+
+# Of so few, a switch to a thread and back would take longer than embedding them.
+_AT_ONCE_CHARACTERS = 500
 
 
 @asynccontextmanager
@@ -67,7 +70,10 @@ class StaticSource:
         Raises EmbeddingError of kind `invalid` for a batch with a text that is empty or holds blanks only.
         """
         model = await self._loaded()
-        data = await asyncio.to_thread(self._embed, model, texts, role) if texts else b""
+        if sum(map(len, texts)) <= _AT_ONCE_CHARACTERS:
+            data = self._embed(model, texts, role) if texts else b""
+        else:
+            data = await asyncio.to_thread(self._embed, model, texts, role)
         return Vectors(model.dimension, data)
 
     async def count_tokens(self, texts: Sequence[str]) -> tuple[int, ...]:
