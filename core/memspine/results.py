@@ -64,6 +64,9 @@ class Trace:
     resolution: Resolution | None = None
 
 
+VECTORS_OFF: Final = "vector leg off: "
+"""How it begins in `Trace.degraded` that there were no vectors, before the reason."""
+
 CUTS_LISTED_MAX: Final = 50
 
 

@@ -45,7 +45,7 @@ from memspine.placing import Placement, place_memories
 from memspine.plugins import Plugins
 from memspine.policy import CallPolicy
 from memspine.resources import SharedResources, open_provider
-from memspine.results import InjectionResult, SearchResult
+from memspine.results import VECTORS_OFF, InjectionResult, SearchResult
 from memspine.retrieval import UNRANKED, Reranking, Retrieval
 from memspine.secret import install_secret
 from memspine.telemetry import AccessCounts
@@ -55,9 +55,6 @@ from memspine.text import TokenCounter
 _SPARE = 4
 
 T = TypeVar("T")
-
-OFF: Final = "vector leg off: "
-"""How the reason begins why there are no vectors."""
 
 ACCESS_DELAY_SECONDS: Final = 4.0
 """How long recalls are gathered before they are written; at most 5 s are promised."""
@@ -234,7 +231,7 @@ class Running:
     ) -> MaintenanceReport:
         """Embed all that has no vector yet, in steps that are told."""
         if self.index is None or not (self.index.has_vectors or await self.index.has_words()):
-            raise NoVectorsError("reindex", self.why_no_vectors.removeprefix(OFF))
+            raise NoVectorsError("reindex", self.why_no_vectors.removeprefix(VECTORS_OFF))
         if rebuild:
             await self.index.rebuild()
         embedded = 0
@@ -320,13 +317,13 @@ class Running:
     def _make_index(self) -> tuple[VectorIndex | None, str]:
         """The vector index, or why there is none. Raises ConfigError."""
         if not self.config.vectors.enabled:
-            return None, f"{OFF}[vectors] enabled = false"
+            return None, f"{VECTORS_OFF}[vectors] enabled = false"
         sources = Sources(self.config, self._plugins, open=self._opened_source)
         chosen = sources.configured()
-        why = "" if chosen.embedder is not None else f"{OFF}{chosen.reason}"
+        why = "" if chosen.embedder is not None else f"{VECTORS_OFF}{chosen.reason}"
         store = vector_store(self.config, plugins=self._plugins)
         if store is None:
-            return None, why or f'{OFF}no vector store is installed; pip install "memspine[sqlite]"'
+            return None, why or f'{VECTORS_OFF}no vector store is installed; pip install "memspine[sqlite]"'
         keeps_words = Capability.LEXICAL in store.provider.capabilities
         if why and (not keeps_words or Capability.LEXICAL in self.config.primary.provider.capabilities):
             return None, why

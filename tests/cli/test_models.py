@@ -1,6 +1,7 @@
 """models list, fetch, path: downloads from a real server on this machine, whole or not at all."""
 
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -142,13 +143,28 @@ def test_fetch(models, cli, server):
     """`models fetch` downloads every file, checked, and nothing else stays; the second time it asks for nothing."""
     answer = fetch(cli, server)
     assert (answer.code, answer.rows, answer.err) == (0, [[str(models / "small-1"), "2 files fetched"]], "")
-    assert names(models) == {".small-1.lock", "small-1/weights.bin", "small-1/more/tokens.json"}
+    assert names(models) == {
+        ".small-1.lock",
+        "small-1/manifest.json",
+        "small-1/weights.bin",
+        "small-1/more/tokens.json",
+    }
     assert (models / "small-1" / "weights.bin").read_bytes() == WEIGHTS
     assert len(server.requests) == 2
     again = fetch(cli, server, "--json").data
     assert again == {"name": "small-1", "path": str(models / "small-1"), "fetched": [], "bytesRead": 0}
     assert fetch(cli, server).rows[0][1] == "is there already"
     assert len(server.requests) == 2
+
+
+def test_the_manifest_lists_the_files(models, cli, server):
+    """What is fetched says beside itself what each file has to be, for whoever loads it later."""
+    fetch(cli, server)
+    entries = json.loads((models / "small-1" / "manifest.json").read_text())["files"]
+    assert [entry["path"] for entry in entries] == ["weights.bin", "more/tokens.json"]
+    for entry in entries:
+        content = (models / "small-1" / entry["path"]).read_bytes()
+        assert (entry["size_bytes"], entry["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
 
 
 def test_cut_connection(models, cli, server):

@@ -2,9 +2,10 @@
 
 import traceback
 
+import attrs
 import pytest
 
-from memspine.config import SecretRef, check_secrets, load_config
+from memspine.config import SecretRef, check_secrets, load_config, redacted
 from memspine.errors import ConfigError
 
 
@@ -72,3 +73,18 @@ def test_check_secrets(tmp_path, plugins):
         "c.toml:6: backends.a.keys[1]: the secret's file 'c' cannot be read: No such file or directory",
         "c.toml:11: backends.b.token: the secret's variable 'D' is not set or empty",
     ]
+
+
+def test_redacted():
+    """No credential that options refer to stays in a text, however deep in them the reference lies."""
+
+    @attrs.frozen
+    class Options:
+        headers: object
+        key: object = None
+
+    environ = {"A": "s3cret", "B": "t0ken"}
+    first, second = (SecretRef(env=name, environ=environ) for name in environ)
+    for options in (Options(first, second), Options({"X": first, "Y": (second,)}), Options(Options(first), second)):
+        assert redacted("said s3cret and t0ken", options) == "said *** and ***"
+    assert redacted("said s3cret", Options(SecretRef(env="MISSING", environ=environ))) == "said s3cret"

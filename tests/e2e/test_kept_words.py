@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import types
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from contextlib import asynccontextmanager
 import attrs
 import pytest
 
+import memspine
 from memspine.blocking import MemoryManager
 from memspine.conformance.reference.backend import ReferenceBackend
 from memspine.contracts import Capability, Provider
@@ -61,15 +63,18 @@ def plugins(monkeypatch):
     return Plugins(find=lambda: [*installed_entries(), PluginEntry(name="wordless", module="wordless_plugin")])
 
 
-def opened(tmp_path, plugins, source, **tables):
-    """A manager over the backend without an index and a store of vectors in SQLite."""
-    settings = {
+def settings(tmp_path, source):
+    """A backend without an index and a store of vectors in SQLite."""
+    return {
         "backends": {"x": {"plugin": "wordless"}},
         "vectors": {"plugin": "sqlite", "path": str(tmp_path / "v.db")},
         "embedding": {"source": source},
-        **tables,
     }
-    return MemoryManager(settings, plugins=plugins, background=False)
+
+
+def opened(tmp_path, plugins, source):
+    """A manager over them."""
+    return MemoryManager(settings(tmp_path, source), plugins=plugins, background=False)
 
 
 @pytest.fixture(params=["none", "reference"])
@@ -109,11 +114,11 @@ def test_words_are_ranked_by_us(memory):
 
 def test_the_answer_is_that_of_a_backend_with_an_index(memory, tmp_path):
     """The same memories in a SQLite backend, which ranks by itself, give the same hits with the same scores."""
-    settings = {
+    with_index = {
         "backends": {"x": {"plugin": "sqlite", "path": str(tmp_path / "own.db")}},
         "embedding": {"source": memory.source},
     }
-    with MemoryManager(settings, background=False) as own:
+    with MemoryManager(with_index, background=False) as own:
         for manager in (memory, own):
             for n, text in enumerate(TEXTS):
                 manager.create(text, session="s", metadata={"speaker": ["Ann", "Bob"][n % 2]})
@@ -186,6 +191,30 @@ def test_an_index_that_is_not_complete_is_told_of(tmp_path, plugins, monkeypatch
         assert found(memory, "dog") == [TEXTS[2], TEXTS[0]]
         late = memory.search("dog")
         assert [text for text in late.trace.degraded if "keyword" in text] == []
+
+
+def test_rebuilding_answers_all_the_time(tmp_path, plugins):
+    """A rebuild makes the keyword index anew beside the one that answers, which the new one then replaces."""
+
+    async def run():
+        asked = []
+        async with memspine.MemoryManager(settings(tmp_path, "reference"), plugins=plugins, background=False) as memory:
+            for text in TEXTS:
+                await memory.create(text)
+            await memory.reindex()
+            report = await memory.reindex(
+                rebuild=True,
+                on_progress=lambda spaces: asked.append(asyncio.create_task(memory.search("vet", strategy="exact"))),
+            )
+            assert report.complete
+            answers = [await task for task in asked]
+            assert answers
+            for answer in (*answers, await memory.search("vet", strategy="exact")):
+                assert ([hit.memory.content for hit in answer.hits], answer.trace.degraded) == ([TEXTS[2]], ())
+            spaces = (await memory.engine()).vectors.spaces
+            return [(one.held, one.space.complete) for one in spaces if one.space.identity.model == "terms"]
+
+    assert asyncio.run(run()) == [(4, True)] * 2
 
 
 def test_the_index_is_there_after_opening_again(tmp_path, plugins):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from memspine.results import VECTORS_OFF
+
 if TYPE_CHECKING:
     from memspine.engine import EmbeddingEngine, EngineStatus, KeywordEngine, RerankEngine
     from memspine.indexing import Progress
 
 NONE = "none"
-OFF = "vector leg off: "
-"""How the manager's reason begins why there are no vectors."""
 
 # ── as JSON ──
 
@@ -89,7 +89,7 @@ def engine_rows(status: EngineStatus) -> list[tuple[str, str, str]]:
     rows = [("keyword", keyword.backend, "works" if keyword.is_available else f"off: {keyword.reason}")]
     rows += _embedding_rows(embedding)
     if vectors.store == NONE:
-        rows.append(("vectors", NONE, f"off: {vectors.reason.removeprefix(OFF)}"))
+        rows.append(("vectors", NONE, f"off: {vectors.reason.removeprefix(VECTORS_OFF)}"))
     else:
         said = "works" if vectors.is_available else f"does not work: {vectors.reason}"
         rows.append(("vectors", vectors.store, said))
@@ -100,7 +100,7 @@ def engine_rows(status: EngineStatus) -> list[tuple[str, str, str]]:
 
 def _embedding_rows(embedding: EmbeddingEngine) -> list[tuple[str, str, str]]:
     if embedding.source == NONE:
-        return [("embedding", NONE, f"off: {embedding.reason.removeprefix(OFF)}")]
+        return [("embedding", NONE, f"off: {embedding.reason.removeprefix(VECTORS_OFF)}")]
     states = {True: "works", False: f"fails: {embedding.trouble}", None: "not used yet; --probe asks it for a vector"}
     rows = [
         ("embedding", embedding.source, states[embedding.is_available]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from memspine.config.schema import (
     Origin,
     RerankSettings,
 )
-from memspine.config.secrets import SecretRef
+from memspine.config.secrets import references
 from memspine.config.stores import check_vectors
 from memspine.config.structure import INVALID, Structurer, located, suggestion
 from memspine.errors import ConfigError
@@ -233,23 +233,12 @@ def check_secrets(config: Config) -> tuple[Problem, ...]:
     """The references to secrets that lead nowhere now, by line. Nothing of a secret is kept."""
     problems: list[tuple[KeyPath, str]] = []
     for table, instance in config.instances:
-        for path, secret in _references(table, instance.options):
+        for path, secret in references(table, instance.options):
             try:
                 secret.reveal()
             except ConfigError as error:
                 problems += [(path, problem.text) for problem in error.problems]
     return located(problems, config.source)
-
-
-def _references(path: KeyPath, value: Any) -> Iterable[tuple[KeyPath, SecretRef]]:
-    if isinstance(value, SecretRef):
-        yield path, value
-    elif attrs.has(type(value)):
-        for field in attrs.fields(type(value)):
-            yield from _references((*path, field.alias or field.name), getattr(value, field.name))
-    elif isinstance(value, (tuple, dict)):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _references((*path, key), item)
 
 
 def _check_tables(structurer: Structurer, document: Mapping[str, Any]) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
+from memspine.config.locate import KeyPath
 from memspine.errors import ConfigError
 from memspine.model import Problem
 
@@ -97,17 +98,24 @@ def _reason(error: Exception) -> str:
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
 
 
+def references(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, SecretRef]]:
+    """The references to secrets in a value and below it, each with where it stands."""
+    if isinstance(value, SecretRef):
+        yield path, value
+    elif attrs.has(type(value)):
+        for field in attrs.fields(type(value)):
+            yield from references((*path, field.alias or field.name), getattr(value, field.name))
+    elif isinstance(value, (tuple, dict)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from references((*path, key), item)
+
+
 def redacted(text: str, options: object) -> str:
-    """The text without the credentials that these options (an attrs instance) refer to, should any stand in it.
+    """The text without the credentials that these options refer to, should any stand in it.
 
     For text that a plugin wrote, which may quote a header or a URL.
     """
-    kind = type(options)
-    for field in attrs.fields(kind) if attrs.has(kind) else ():
-        value = getattr(options, field.name)
-        if isinstance(value, SecretRef):
-            with contextlib.suppress(ConfigError):
-                text = text.replace(value.reveal(), "***")
-        elif attrs.has(type(value)):
-            text = redacted(text, value)
+    for _, secret in references((), options):
+        with contextlib.suppress(ConfigError):
+            text = text.replace(secret.reveal(), "***")
     return text

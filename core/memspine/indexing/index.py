@@ -61,6 +61,9 @@ class Progress:
     reason: str = ""
 
 
+_TERMS_SHAPE: Final = SpaceShape(identity=TERMS)
+
+
 class HasCapabilities(Protocol):
     """A store of either kind."""
 
@@ -156,17 +159,16 @@ class VectorIndex:
             troubles=tuple(dict.fromkeys((*troubles, *(trouble for done in rounds for trouble in done.troubles)))),
         )
 
-    async def rebuild(self) -> Space | None:
-        """Open another space for the configured source, to compute all its vectors anew beside the ones that answer.
-        None when no source is configured."""
-        chosen = self._sources.configured()
-        if chosen.embedder is None:
-            return None
+    async def rebuild(self) -> None:
+        """Open another space for the configured source, and another keyword index where one is kept, to make all anew
+        beside what answers. Raises BackendUnavailable, EmbeddingError."""
         spaces = await self.call("spaces", lambda store: store.spaces())
-        shape = await self._shape(chosen.embedder)
-        space = shape.space(source=chosen.document, now=times.now(), after=shape.newest(spaces))
-        self._has_taken_over = False
-        return await self.call("open_space", lambda store: store.open_space(space))
+        if await self.has_words():
+            await self._open_another(_TERMS_SHAPE, {}, spaces)
+        chosen = self._sources.configured()
+        if chosen.embedder is not None:
+            await self._open_another(await self._shape(chosen.embedder), chosen.document, spaces)
+            self._has_taken_over = False
 
     async def collect(self) -> int:
         """Drop the spaces that nobody has used for `keep_hours`, and the vectors of expired memories; returns how many
@@ -261,7 +263,7 @@ class VectorIndex:
         spaces = await self.call("spaces", lambda store: store.spaces())
         kept: dict[str, Kept] = {}
         troubles: list[str] = []
-        if (words := await self._kept_words(spaces)) is not None:
+        for words in await self._kept_words(spaces):
             kept[words.id] = Kept(space=words, writer=TermWriter())
         active, dead = _active(spaces), ""
         if active is not None:
@@ -276,7 +278,7 @@ class VectorIndex:
             if chosen is None or chosen.embedder is None or (only_loaded and not chosen.embedder.is_loaded):
                 continue
             try:
-                space = await self._opened(chosen.embedder, chosen.document, spaces)
+                space = await self._newest(await self._shape(chosen.embedder), chosen.document, spaces)
             except EmbeddingError as error:
                 troubles.append(str(error))
                 continue
@@ -287,26 +289,27 @@ class VectorIndex:
             troubles.append(dead)  # otherwise another space is about to take its place
         return list(kept.values()), troubles
 
-    async def _kept_words(self, spaces: Sequence[Space]) -> Space | None:
-        """The space of terms, made if there is none; None where the store keeps none for this primary."""
+    async def _kept_words(self, spaces: Sequence[Space]) -> list[Space]:
+        """The space of terms that answers and the newest one, which is made if there is none; nothing where the store
+        keeps none for this primary."""
         if not await self.has_words():
-            return None
-        now = times.now()
-        found = _words(spaces)
-        if found is not None and now - found.used_at < timedelta(seconds=TOUCH_SECONDS):
-            return found
-        wanted = SpaceShape(identity=TERMS).space(source={}, now=now)
-        return await self.call("open_space", lambda store: store.open_space(wanted))
+            return []
+        newest = await self._newest(_TERMS_SHAPE, {}, spaces)
+        answering = _words(spaces) or newest
+        return [newest] if answering.id == newest.id or newest.complete else [answering, newest]
 
-    async def _opened(self, embedder: Embedder, document: Mapping[str, Any], spaces: Sequence[Space]) -> Space:
-        """The newest space of a source's shape, made if there is none, and marked as used from time to time."""
-        shape = await self._shape(embedder)
+    async def _newest(self, shape: SpaceShape, document: Mapping[str, Any], spaces: Sequence[Space]) -> Space:
+        """The newest space of a shape, made if there is none, and marked as used from time to time."""
         found = shape.newest(spaces)
         now = times.now()
         if found is not None and now - found.used_at < timedelta(seconds=TOUCH_SECONDS):
             return found
         wanted = shape.space(source=document, now=now) if found is None else attrs.evolve(found, used_at=now)
         return await self.call("open_space", lambda store: store.open_space(wanted))
+
+    async def _open_another(self, shape: SpaceShape, document: Mapping[str, Any], spaces: Sequence[Space]) -> None:
+        space = shape.space(source=document, now=times.now(), after=shape.newest(spaces))
+        await self.call("open_space", lambda store: store.open_space(space))
 
     async def _keep_up(self, kept: Kept, *, deadline: float | None) -> Round:
         """Fill a space, and hand over to it if it is complete and the configured one."""
@@ -356,7 +359,8 @@ async def _capabilities(opened: HasCapabilities) -> frozenset[Capability]:
 
 
 def _words(spaces: Sequence[Space]) -> Space | None:
-    return next((space for space in spaces if space.identity == TERMS), None)
+    """The newest space of terms that has held everything; before there is one, the newest."""
+    return _TERMS_SHAPE.newest([space for space in spaces if space.complete]) or _TERMS_SHAPE.newest(spaces)
 
 
 def _active(spaces: Sequence[Space]) -> Space | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import shutil
 import time
@@ -19,6 +20,7 @@ from memspine.modelfiles.catalogue import folder_of, is_present, part_of, path_o
 from memspine.modelfiles.errors import InterruptedFetch, ModelFilesError
 from memspine.modelfiles.origins import Origin, RangeRefused, Stream
 
+MANIFEST: Final = "manifest.json"
 CHUNK_BYTES: Final = 1 << 18
 ATTEMPTS: Final = 4
 """How often a transfer is taken up again that brings nothing new."""
@@ -95,8 +97,17 @@ class _Fetch:
         for file in lacking:
             self._fetch(file, paths[file])
             self._before += file.size_bytes
+        self._write_manifest()
         self._tell(0)
         return Fetched(folder=self._folder, files=tuple(file.path for file in lacking), bytes_read=self._read)
+
+    def _write_manifest(self) -> None:
+        """Say beside the files what they have to be, for whoever reads them later."""
+        files = [{"path": f.path, "sha256": f.sha256.lower(), "size_bytes": f.size_bytes} for f in self._model.files]
+        path = self._folder / MANIFEST
+        part = part_of(path)
+        part.write_text(json.dumps({"files": files}, indent=1) + "\n", encoding="utf-8")
+        part.replace(path)
 
     def _check_space(self, parts: list[tuple[ModelFile, Path]]) -> None:
         needed = sum(max(file.size_bytes - _size(part), 0) for file, part in parts)

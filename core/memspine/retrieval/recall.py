@@ -9,7 +9,7 @@ from collections import Counter
 from memspine.chain import Answer, Chain
 from memspine.indexing import VectorIndex
 from memspine.model import LIMIT_MAX, MemoryFilter
-from memspine.results import CUTS_LISTED_MAX, Cut, Resolution, SearchResult, Trace
+from memspine.results import CUTS_LISTED_MAX, VECTORS_OFF, Cut, Resolution, SearchResult, Trace
 from memspine.retrieval.found import Found
 from memspine.retrieval.legs import Question, ask
 from memspine.retrieval.picking import Candidate, allowed, looked_at_max, pick
@@ -20,7 +20,7 @@ from memspine.text import QueryTerms, TokenCounter, query_terms
 
 CANDIDATES = 20
 """How many memories the legs propose at least, in equal parts."""
-NO_VECTORS = "vector leg off: no vector store or no embedding source is configured"
+NO_VECTORS = f"{VECTORS_OFF}no vector store or no embedding source is configured"
 
 
 class Retrieval:

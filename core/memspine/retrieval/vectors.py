@@ -13,6 +13,7 @@ from memspine.contracts import Space, VectorHit, VectorMatches
 from memspine.errors import BackendUnavailable, EmbeddingError, NotFoundError
 from memspine.indexing import Answering, VectorIndex, require_identity
 from memspine.model import MemoryRef, Scope
+from memspine.results import VECTORS_OFF
 from memspine.retrieval.request import RecallRequest
 
 
@@ -62,7 +63,7 @@ class VectorLeg:
 
     async def ended(self) -> Nearest | Off:
         """What it comes to once it has begun."""
-        return Off(reason="vector leg off") if self._task is None else await asyncio.shield(self._task)
+        return Off(reason=f"{VECTORS_OFF}it was not begun") if self._task is None else await asyncio.shield(self._task)
 
     async def close(self) -> None:
         """Give it up if it is still under way."""
@@ -78,7 +79,7 @@ async def nearest(
     if index is None or not index.has_vectors:
         return Off(reason=why_none)
     if not text:
-        return Off(reason="vector leg off: the question is empty")
+        return Off(reason=f"{VECTORS_OFF}the question is empty")
     started = time.perf_counter()
     reasons: list[str] = []
     try:
@@ -96,7 +97,7 @@ async def nearest(
     if not reasons and (trouble := index.trouble):
         reasons.append(trouble)
     if not reasons:
-        return Off(reason="vector leg off: nothing is indexed yet; `memspine reindex` does it now")
+        return Off(reason=f"{VECTORS_OFF}nothing is indexed yet; `memspine reindex` does it now")
     return Off(reason=f"vector leg failed: {'; '.join(reasons)}", has_failed=True)
 
 
