@@ -24,7 +24,7 @@ from memspine.retrieval import RankingRules, RecallRequest, Reranking, Retrieval
 from memspine.text import estimate_tokens
 
 from .sources import Source
-from .test_indexing import opener, world
+from .worlds import opener, world
 
 ME = Scope.of_owner("me")
 

@@ -136,10 +136,10 @@ def _progress_findings(progress: Progress) -> list[About]:
     if progress.failing:
         text = f"{progress.failing} memories cannot be embedded, the last of them because of: {progress.reason}"
         found.append((about, Finding(level="warning", text=text, advice="they are tried again from time to time")))
-    if left := engines.waiting(progress):
+    if progress.waiting:
         # One that was complete once only lags behind what was just written, which the next search makes up for.
         level: Literal["info", "warning"] = "info" if progress.space.complete else "warning"
-        text = f"{left} of {progress.total} memories have no vector yet"
+        text = f"{progress.waiting} of {progress.total} memories have no vector yet"
         found.append((about, Finding(level=level, text=text, advice="memspine reindex")))
     return found
 

@@ -37,7 +37,7 @@ def space_to_wire(progress: Progress) -> dict[str, Any]:
         "complete": space.complete,
         "held": progress.held,
         "total": progress.total,
-        "waiting": waiting(progress),
+        "waiting": progress.waiting,
         "failing": progress.failing,
         "failingReason": progress.reason or None,
     }
@@ -118,10 +118,12 @@ def space_text(progress: Progress) -> str:
     """How far a space is, and what it is for."""
     space = progress.space
     parts = [f"{progress.held} of {progress.total} memories"]
-    if left := waiting(progress):
-        parts.append(f"{left} waiting")
+    if progress.waiting:
+        parts.append(f"{progress.waiting} waiting")
     if progress.failing:
         parts.append(f"{progress.failing} failing: {progress.reason}")
+    if (rest := progress.total - progress.held - progress.waiting - progress.failing) > 0:
+        parts.append(f"{rest} with nothing in them to index")
     parts.append("complete" if space.complete else "not complete yet")
     parts.append("answers" if space.active else "does not answer")
     return ", ".join(parts)
@@ -146,14 +148,4 @@ def wanted(status: EngineStatus) -> Progress | None:
 def pending(status: EngineStatus) -> int:
     """How many memories have no vector of the configured source yet."""
     progress = wanted(status)
-    return 0 if progress is None else missing(progress)
-
-
-def missing(progress: Progress) -> int:
-    """How many memories have no vector in the space."""
-    return max(progress.total - progress.held, 0)
-
-
-def waiting(progress: Progress) -> int:
-    """How many of those were not tried yet."""
-    return max(missing(progress) - progress.failing, 0)
+    return 0 if progress is None else progress.waiting + progress.failing

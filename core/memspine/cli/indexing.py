@@ -81,6 +81,6 @@ def _progress_text(spaces: tuple[Progress, ...]) -> str:
     # Nobody fills those that were last wanted long ago; they wait for being dropped.
     recent = max((one.space.used_at for one in spaces), default=None)
     filling = [one for one in spaces if recent is not None and recent - one.space.used_at < _RECENT]
-    unfinished = [one for one in filling if engines.waiting(one)] or filling[-1:]
+    unfinished = [one for one in filling if one.waiting] or filling[-1:]
     told = (f"{one.space.identity.model}: {one.held} of {one.total} memories" for one in unfinished)
     return f"indexing {', '.join(told)}" if unfinished else ""

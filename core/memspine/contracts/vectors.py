@@ -171,6 +171,12 @@ class VectorStore(Protocol):
         """
         ...
 
+    async def settle(self, space_id: str, *, revisions: Mapping[MemoryRef, int], holder: str) -> None:
+        """Note that at these revisions there is nothing to hold of memories that the queue has leased to the holder:
+        they are done, and what the space holds of them is removed. What is newer stays, in the queue and in the space;
+        other spaces stay as they are."""
+        ...
+
     async def delete(self, refs: Sequence[MemoryRef]) -> None:
         """Remove these memories from every space and every queue; unknown ones are passed over."""
         ...

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import attrs
@@ -12,8 +11,8 @@ import attrs
 from memspine.chain import Chain
 from memspine.contracts import Space, VectorStore, Work
 from memspine.errors import EmbeddingError
+from memspine.indexing.forgetting import fetched, forget
 from memspine.indexing.writers import Writer
-from memspine.model import Memory, MemoryRef, Scope
 
 LEASE_SECONDS = 120.0
 """How long a batch stays with a process that died over it."""
@@ -61,36 +60,20 @@ async def _filled(
     holder: str,
     now: datetime,
 ) -> BatchDone:
-    memories = await _fetched(chain, [work.ref for work in claimed], now=now)
+    memories = await fetched(chain, [work.ref for work in claimed])
     if gone := [work.ref for work in claimed if work.ref not in memories]:
-        await store.delete(gone)
+        await forget(chain, store, gone)
     there = [work for work in claimed if work.ref in memories]
     if not there:
         return BatchDone(claimed=len(claimed))
     try:
-        refused = await writer.write(store, space, [memories[work.ref] for work in there], holder=holder)
+        done = await writer.write(store, space, [memories[work.ref] for work in there], holder=holder)
     except EmbeddingError as error:
         return BatchDone(claimed=len(claimed), trouble=str(error))
     for work in there:
-        if work.ref in refused:
-            await _put_off(store, space, work, refused[work.ref], holder=holder, now=now)
-    return BatchDone(claimed=len(claimed), written=len(there) - len(refused), failed=len(refused))
-
-
-async def _fetched(chain: Chain, refs: Sequence[MemoryRef], *, now: datetime) -> Mapping[MemoryRef, Memory]:
-    by_owner: defaultdict[str, list[str]] = defaultdict(list)
-    for ref in refs:
-        by_owner[ref.owner].append(ref.id)
-    found: dict[MemoryRef, Memory] = {}
-    for owner, ids in by_owner.items():
-        for id, memory in (await _got(chain, ids, owner=owner, now=now)).items():
-            found[MemoryRef(owner, id)] = memory
-    return found
-
-
-async def _got(chain: Chain, ids: Sequence[str], *, owner: str, now: datetime) -> dict[str, Memory]:
-    scope = Scope.of_owner(owner)
-    return (await chain.call_primary("get", lambda backend: backend.get_many(ids, scope=scope, now=now))).value
+        if work.ref in done.refused:
+            await _put_off(store, space, work, done.refused[work.ref], holder=holder, now=now)
+    return BatchDone(claimed=len(claimed), written=done.stored, failed=len(done.refused))
 
 
 async def _put_off(

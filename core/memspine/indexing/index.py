@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -16,8 +17,10 @@ from memspine.chain import Chain
 from memspine.contracts import Capability, Quantisation, Space, VectorStore
 from memspine.embedding import Embedder
 from memspine.embedding.sources import Sources
-from memspine.errors import BackendUnavailable, EmbeddingError, MemspineError
+from memspine.errors import BackendUnavailable, CursorError, EmbeddingError, MemspineError
+from memspine.indexing.forgetting import forget
 from memspine.indexing.identify import TERMS, SpaceShape
+from memspine.indexing.position import Position
 from memspine.indexing.upkeep import Kept, Round, Upkeep
 from memspine.indexing.writers import TermWriter, VectorWriter
 from memspine.model import Health, MemoryFilter, MemoryRef, PurgeReceipt, Scope
@@ -51,12 +54,13 @@ class Answering:
 
 @attrs.frozen(kw_only=True)
 class Progress:
-    """How far a space is: memories it holds, memories there are, and how many wait because embedding them failed, the
-    last of them because of `reason`."""
+    """How far a space is: memories it holds, memories there are, how many were not tried yet, and how many wait because
+    embedding them failed, the last of them because of `reason`. Of the rest there is nothing to hold."""
 
     space: Space
     held: int
     total: int
+    waiting: int = 0
     failing: int = 0
     reason: str = ""
 
@@ -171,12 +175,13 @@ class VectorIndex:
             self._has_taken_over = False
 
     async def collect(self) -> int:
-        """Drop the spaces that nobody has used for `keep_hours`, and the vectors of expired memories; returns how many
-        were removed. Raises BackendUnavailable."""
+        """Drop the spaces that nobody wants and nobody has used for `keep_hours`, and the vectors of expired memories;
+        returns how many were removed. Raises BackendUnavailable."""
         now = times.now()
         dead_before = now - timedelta(hours=self._settings.keep_hours)
         spaces = await self.call("spaces", lambda store: store.spaces())
-        dead = [space for space in spaces if not space.active and space.used_at < dead_before]
+        wanted = await self._wanted(spaces)
+        dead = [s for s in spaces if not s.active and s.id not in wanted and s.used_at < dead_before]
         for space in dead:
             await self._drop(space)
         removed = len(dead)
@@ -201,7 +206,7 @@ class VectorIndex:
         return _words(await self.call("spaces", lambda store: store.spaces()))
 
     def note_gone(self, refs: Iterable[MemoryRef]) -> None:
-        """Have memories that an answer missed taken out of every space by the next round of work: their deletion may
+        """Have the next round of work look whether memories that an answer missed are still there: their deletion may
         have been trimmed from the feed before this index read it."""
         self._gone.update(refs)
 
@@ -255,7 +260,7 @@ class VectorIndex:
     async def _forget_gone(self) -> None:
         gone = list(self._gone)
         if gone:
-            await self.call("delete", lambda store: store.delete(gone))
+            await self.call("delete", lambda store: forget(self._chain, store, gone), unhurried=True)
             self._gone.difference_update(gone)
 
     async def _kept(self, *, only_loaded: bool) -> tuple[list[Kept], list[str]]:
@@ -320,7 +325,22 @@ class VectorIndex:
             self._has_taken_over = True
         return done
 
+    async def _wanted(self, spaces: Sequence[Space]) -> set[str]:
+        """The spaces that this configuration asks for, however long nobody was there to use them: of each source the
+        last that was made for it, which can be told without loading a model, and the keyword index."""
+        chosen = (self._sources.configured(), self._sources.fallback())
+        documents = [one.document for one in chosen if one is not None and one.embedder is not None]
+        last = [[space for space in spaces if space.source == document][-1:] for document in documents]
+        words = [_words(spaces), _TERMS_SHAPE.newest(spaces)] if await self.has_words() else []
+        return {space.id for space in (*itertools.chain.from_iterable(last), *words) if space is not None}
+
     async def _activated(self, space: Space) -> Space:
+        now = times.now()
+        old = _active(await self.call("spaces", lambda store: store.spaces()))
+        if old is not None and old.id != space.id:
+            # From now on nobody uses it, and for so long it can be gone back to.
+            left = attrs.evolve(old, used_at=now)
+            await self.call("open_space", lambda store: store.open_space(left))
         await self.call("activate", lambda store: store.activate(space.id))
         return attrs.evolve(space, active=True)
 
@@ -331,7 +351,26 @@ class VectorIndex:
         everyone = Scope.everyone()
         held = await self.call("count", lambda store: store.count(space.id, scope=everyone, now=now))
         backlog = await self.call("backlog", lambda store: store.backlog(space.id, now=now))
-        return Progress(space=space, held=held, total=total, failing=backlog.postponed, reason=backlog.reason)
+        left = max(total - held - backlog.postponed, 0)
+        if left and backlog.waiting == backlog.postponed and await self._has_read_all(Position.of(backlog.position)):
+            left = 0
+        return Progress(
+            space=space, held=held, total=total, waiting=left, failing=backlog.postponed, reason=backlog.reason
+        )
+
+    async def _has_read_all(self, position: Position) -> bool:
+        """Whether a space has read of everything there is; False where nobody can tell."""
+        own = (await self._chain.call_primary("capabilities", _capabilities)).value
+        if position.stage != "feed" or Capability.CHANGES not in own:
+            return False
+        try:
+            page = await self._chain.call_primary(
+                "changes",
+                lambda backend: backend.changes(scope=Scope.everyone(), limit=1, cursor=position.cursor),
+            )
+        except CursorError:
+            return False
+        return not page.value.changes
 
     async def _shape(self, embedder: Embedder) -> SpaceShape:
         return SpaceShape(

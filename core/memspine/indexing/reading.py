@@ -11,6 +11,7 @@ import attrs
 from memspine.chain import Chain
 from memspine.contracts import Capability, MemoryBackend, VectorStore
 from memspine.errors import CursorError
+from memspine.indexing.forgetting import forget
 from memspine.indexing.position import Position
 from memspine.model import Change, ChangePage, MemoryFilter, MemoryPage, MemoryRef, Scope
 
@@ -47,7 +48,7 @@ async def read_page(
         again = Position(passes=position.passes)
         await store.enqueue(space_id, revisions={}, position=str(again))
         return PageRead(position=again, more=True)
-    return await _feed_page(store, space_id, position, page)
+    return await _feed_page(chain, store, space_id, position, page)
 
 
 async def _list_page(chain: Chain, store: VectorStore, space_id: str, position: Position, *, now: datetime) -> PageRead:
@@ -66,11 +67,11 @@ async def _list_page(chain: Chain, store: VectorStore, space_id: str, position: 
     return PageRead(position=new, more=True)
 
 
-async def _feed_page(store: VectorStore, space_id: str, position: Position, page: ChangePage) -> PageRead:
+async def _feed_page(chain: Chain, store: VectorStore, space_id: str, position: Position, page: ChangePage) -> PageRead:
     new = attrs.evolve(position, cursor=page.cursor)
     last = _last_states(page.changes)
     if gone := [ref for ref, change in last.items() if change.deleted]:
-        await store.delete(gone)
+        await forget(chain, store, gone)
     revisions = {ref: change.revision for ref, change in last.items() if not change.deleted}
     if revisions or new != position:
         await store.enqueue(space_id, revisions=revisions, position=str(new))

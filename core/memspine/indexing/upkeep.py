@@ -23,8 +23,11 @@ T = TypeVar("T")
 RELIST_SECONDS: Final = 3600.0
 """How often a store without a feed is listed anew."""
 HURRIED_SECONDS: Final = 0.25
-HURRIED_TEXTS: Final = 16
-"""How many memories are written at once when there is less time left than that."""
+FEW_TEXTS: Final = 16
+"""How many memories are written at once at first, and when there is less time left than that."""
+BATCH_SECONDS: Final = 10.0
+"""What a batch may take, far below a lease; the next one is half as large when it takes longer, and twice as large when
+it takes less than a quarter."""
 
 
 class Call(Protocol):
@@ -69,6 +72,7 @@ class Upkeep:
         self._batch = batch
         self._holder = uuid.uuid4().hex
         self._listed_at: dict[str, float] = {}
+        self._limits: dict[str, int] = {}
 
     async def fill(self, kept: Kept, *, deadline: float | None) -> Round:
         """Read and write, a page at a time, until the space holds everything or `time.monotonic()` reaches
@@ -104,6 +108,7 @@ class Upkeep:
         page = await self._call(
             "reading",
             lambda store: read_page(self._chain, store, space.id, position=position, now=times.now(), relist=relist),
+            unhurried=True,  # the end of a long feed is far; each call of the primary has its own limit
         )
         if page.position.passes > position.passes:
             self._listed_at[space.id] = time.monotonic()
@@ -114,17 +119,25 @@ class Upkeep:
         written = 0
         while True:
             is_hurried = deadline is not None and deadline - time.monotonic() < HURRIED_SECONDS
-            limit = min(self._batch, HURRIED_TEXTS) if is_hurried else self._batch
+            limit = self._limits.get(kept.space.id, min(self._batch, FEW_TEXTS))
             if deadline is not None and time.monotonic() >= deadline:
                 return Round(embedded=written, complete=False)
             if kept.writer.trouble:
                 return Round(embedded=written, complete=False, troubles=(kept.writer.trouble,))
-            done = await self._write_batch(kept, limit=limit)
+            started = time.monotonic()
+            done = await self._write_batch(kept, limit=min(limit, FEW_TEXTS) if is_hurried else limit)
+            if done.claimed and not is_hurried:
+                self._limits[kept.space.id] = self._next_limit(limit, seconds=time.monotonic() - started)
             written += done.written
             if done.trouble:
                 return Round(embedded=written, complete=False, troubles=(done.trouble,))
             if not done.claimed:
                 return Round(embedded=written)
+
+    def _next_limit(self, limit: int, *, seconds: float) -> int:
+        if seconds > BATCH_SECONDS:
+            return max(limit // 2, 1)
+        return min(2 * limit, self._batch) if seconds < BATCH_SECONDS / 4 else limit
 
     async def _write_batch(self, kept: Kept, *, limit: int) -> BatchDone:
         return await self._call(

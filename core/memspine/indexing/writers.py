@@ -6,12 +6,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import attrs
+
 from memspine.contracts import Space, TermRecord, VectorRecord, VectorStore
 from memspine.embedding import Embedder
 from memspine.embedding.documents import document_text
 from memspine.errors import EmbeddingError
 from memspine.model import Memory, MemoryRef
 from memspine.text import asks, memory_terms, speaker_terms
+
+
+@attrs.frozen
+class Written:
+    """How many memories were stored, and those that could not be, with the reason."""
+
+    stored: int
+    refused: Mapping[MemoryRef, EmbeddingError] = attrs.field(factory=dict)
 
 
 class Writer(Protocol):
@@ -22,11 +32,9 @@ class Writer(Protocol):
         """Why it can do nothing at the moment; empty when it can."""
         ...
 
-    async def write(
-        self, store: VectorStore, space: Space, memories: Sequence[Memory], *, holder: str
-    ) -> Mapping[MemoryRef, EmbeddingError]:
-        """Store what the space holds of these memories, as far as they are leased to `holder` still; returns those for
-        which there is nothing, and why. Raises EmbeddingError when it is not one memory's fault."""
+    async def write(self, store: VectorStore, space: Space, memories: Sequence[Memory], *, holder: str) -> Written:
+        """Store what the space holds of these memories, as far as they are leased to `holder` still. Raises
+        EmbeddingError when it is not one memory's fault that it cannot."""
         ...
 
 
@@ -42,12 +50,10 @@ class VectorWriter:
         breaker = self._embedder.breaker
         return f"left alone for {pause:.0f} s after: {breaker.reason}" if (pause := breaker.pause_seconds) else ""
 
-    async def write(
-        self, store: VectorStore, space: Space, memories: Sequence[Memory], *, holder: str
-    ) -> Mapping[MemoryRef, EmbeddingError]:
+    async def write(self, store: VectorStore, space: Space, memories: Sequence[Memory], *, holder: str) -> Written:
         """Embed and store. A text without a visible character has no meaning and gets no vector."""
-        if blank := [MemoryRef(memory.owner, memory.id) for memory in memories if not memory.content.strip()]:
-            await store.delete(blank)
+        if blank := {MemoryRef(m.owner, m.id): m.revision for m in memories if not m.content.strip()}:
+            await store.settle(space.id, revisions=blank, holder=holder)
         memories = [memory for memory in memories if memory.content.strip()]
         texts = [document_text(memory) for memory in memories]
         vectors = await self._embedder.document_vectors(texts, chunk_tokens=space.chunk_tokens)
@@ -60,7 +66,7 @@ class VectorWriter:
                 records += _vector_records(memory, found)
         if records:
             await store.upsert(space.id, records=records, holder=holder)
-        return refused
+        return Written(len(memories) - len(refused), refused)
 
 
 class TermWriter:
@@ -68,12 +74,10 @@ class TermWriter:
 
     trouble = ""
 
-    async def write(
-        self, store: VectorStore, space: Space, memories: Sequence[Memory], *, holder: str
-    ) -> Mapping[MemoryRef, EmbeddingError]:
+    async def write(self, store: VectorStore, space: Space, memories: Sequence[Memory], *, holder: str) -> Written:
         """Analyse and store."""
         await store.index_terms(space.id, records=[_term_record(memory) for memory in memories], holder=holder)
-        return {}
+        return Written(len(memories))
 
 
 def _vector_records(memory: Memory, vectors: Sequence[bytes]) -> list[VectorRecord]:

@@ -375,3 +375,41 @@ class IndexedNewerKeepsItsLease(Clean):
         before = {ref: attrs.evolve(item) for ref, item in queue.waiting.items()}
         await super().index_terms(space_id, records=records, holder=holder)
         queue.waiting = {ref: before[ref] for ref in queue.waiting}
+
+
+class SettlingIsForgetting(Clean):
+    """Takes what is settled out of every space and every queue."""
+
+    breaks = ("VS-59",)
+
+    async def settle(self, space_id, *, revisions, holder):
+        queue = self.shelf(space_id).queue
+        await self.delete([ref for ref in revisions if queue.is_held(ref, holder)])
+
+
+class AnybodySettles(Clean):
+    breaks = ("VS-59",)
+
+    async def settle(self, space_id, *, revisions, holder):
+        shelf = self.shelf(space_id)
+        for ref, revision in revisions.items():
+            if shelf.revision(ref) <= revision:
+                shelf.remove(ref)
+        shelf.queue.settle(revisions)
+        self.save()
+
+
+class SettledIsStillHeld(Clean):
+    breaks = ("VS-59",)
+
+    async def settle(self, space_id, *, revisions, holder):
+        queue = self.shelf(space_id).queue
+        queue.settle({ref: revision for ref, revision in revisions.items() if queue.is_held(ref, holder)})
+        self.save()
+
+
+class SettlesWhatIsNewer(Clean):
+    breaks = ("VS-59", "VS-131")
+
+    async def settle(self, space_id, *, revisions, holder):
+        await super().settle(space_id, revisions=dict.fromkeys(revisions, 99), holder=holder)

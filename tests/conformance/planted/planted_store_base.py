@@ -8,7 +8,7 @@ from memspine.conformance.reference.vectors import ReferenceVectorStore
 from memspine.contracts import VectorStoreDefaults
 
 WRITES = (
-    "open_space complete_space activate drop_space upsert delete purge expire enqueue claim postpone release "
+    "open_space complete_space activate drop_space upsert settle delete purge expire enqueue claim postpone release "
     "index_terms"
 ).split()
 

@@ -147,6 +147,15 @@ class ReferenceVectorStore(VectorStoreDefaults):
                 shelf.chunks[ref] = {**kept, record.chunk: record}
         shelf.queue.settle({MemoryRef(r.owner, r.id): shelf.revision(MemoryRef(r.owner, r.id)) for r in records})
 
+    async def settle(self, space_id: str, *, revisions: Mapping[MemoryRef, int], holder: str) -> None:
+        """Hold nothing of memories."""
+        shelf = self.shelf(space_id)
+        done = {ref: revision for ref, revision in revisions.items() if shelf.queue.is_held(ref, holder)}
+        for ref, revision in done.items():
+            if shelf.revision(ref) <= revision:
+                shelf.remove(ref)
+        shelf.queue.settle(done)
+
     async def delete(self, refs: Sequence[MemoryRef]) -> None:
         """Remove memories from every space and queue."""
         self.require_open()

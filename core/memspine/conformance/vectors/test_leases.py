@@ -24,7 +24,7 @@ from memspine.conformance.vectors.tools import (
 )
 from memspine.contracts import Backlog, VectorStore
 from memspine.errors import InvalidMemoryError
-from memspine.model import Scope
+from memspine.model import MemoryRef, Scope
 
 
 @clause("VS-19")
@@ -263,3 +263,58 @@ async def test_any_number_is_released(store: VectorStore) -> None:
     assert await claimed(store) == ["n7", "n39999"]
     await store.release("space", refs=mine(*(f"n{number}" for number in range(40_000))), holder="one")
     assert await claimed(store, "two") == ["n7", "n39999"]
+
+
+@clause("VS-59")
+async def test_what_is_settled_is_held_no_more(store: VectorStore) -> None:
+    """It leaves queue and space, at its revision or an older one; other spaces keep it, and their queues."""
+    for id in ("space", "other"):
+        await filled(store, record("m"), record("n", near(10)), record("rest", near(20)), id=id)
+        await queue(store, "m", "n", revision=2, id=id)
+        assert await claimed(store, id=id) == ["m", "n"]
+    await store.settle("space", revisions=dict.fromkeys(mine("m", "unknown", "rest"), 2), holder="one")
+    assert (await found(store), await waiting(store)) == (["n", "rest"], 1)
+    assert (await found(store, id="other"), await waiting(store, id="other")) == (["m", "n", "rest"], 2)
+    await store.settle("space", revisions={}, holder="one")
+    assert await claim(store, seconds=60) == [Claimed("n", 2)]
+
+
+@clause("VS-59")
+async def test_a_holder_settles_what_is_leased_to_it(store: VectorStore) -> None:
+    """What is leased to others or to nobody stays queued and held."""
+    await filled(store, record("theirs"), record("free", near(10)), record("ended", near(20)))
+    await queue(store, "ended", "theirs", "free", revision=2)
+    assert await claimed(store, limit=1) == ["ended"]
+    await store.release("space", refs=mine("ended"), holder="one")
+    assert await claimed(store, "two", limit=2) == ["ended", "theirs"]
+    await store.postpone("space", refs=mine("ended"), holder="two", until=at(30), reason="slow")
+    for holder in ("one", "nobody", ""):
+        await store.settle("space", revisions=dict.fromkeys(mine("theirs", "free", "ended"), 2), holder=holder)
+    assert (await found(store), await waiting(store)) == (["theirs", "free", "ended"], 3)
+
+
+@clause("VS-59")
+async def test_what_is_newer_is_not_settled(store: VectorStore) -> None:
+    """What is queued at a newer revision is free at once, and what is held at one stays."""
+    await filled(store, record("raised"), record("stored", near(10)))
+    await queue(store, "raised", "stored", revision=2)
+    assert await claimed(store) == ["raised", "stored"]
+    await queue(store, "raised", revision=3)
+    await store.upsert("space", records=[record("stored", near(10), revision=4)])
+    await queue(store, "stored", revision=5)
+    assert await claimed(store) == ["stored"]
+    await store.settle("space", revisions=dict.fromkeys(mine("raised", "stored"), 2), holder="one")
+    assert [(hit.id, hit.revision) for hit in await find(store)] == [("stored", 4)]
+    assert await claim(store) == [Claimed("raised", 3), Claimed("stored", 5)]
+
+
+@clause("VS-59")
+async def test_equal_ids_are_settled_apart(store: VectorStore) -> None:
+    """Of two owners' memories with one id only the one that was named."""
+    await filled(store, record("m"), record("m", owner="bob"))
+    refs = [MemoryRef("alice", "m"), MemoryRef("bob", "m")]
+    await store.enqueue("space", revisions=dict.fromkeys(refs, 2), position="p")
+    work = await store.claim("space", holder="one", now=at(0), lease_seconds=60, limit=9)
+    assert {one.ref for one in work} == set(refs)
+    await store.settle("space", revisions={refs[1]: 2}, holder="one")
+    assert (await found(store), await found(store, scope=Scope.of_owner("bob")), await waiting(store)) == (["m"], [], 1)

@@ -55,6 +55,7 @@ async def test_a_store_lives_in_its_context(place: Place) -> None:
         store.activate("space"),
         store.drop_space("space"),
         store.upsert("space", records=[]),
+        store.settle("space", revisions={}, holder="h"),
         store.delete([]),
         store.purge([], scope=ALICE),
         store.expire(now=now, limit=1),

@@ -135,6 +135,8 @@ async def test_an_unknown_space_is_not_found(store: VectorStore) -> None:
         store.upsert("unknown", records=[]),
         store.upsert("unknown", records=[record("m")], holder="h"),
         store.upsert("unknown", records=[], holder="h"),
+        store.settle("unknown", revisions={mine("m")[0]: 1}, holder="h"),
+        store.settle("unknown", revisions={}, holder="h"),
         store.search("unknown", vector=unit(1), scope=ALICE, filter=ALL, now=at(0), limit=1),
         store.count("unknown", scope=ALICE, now=at(0)),
         store.enqueue("unknown", revisions={mine("m")[0]: 1}, position="p"),

@@ -185,6 +185,20 @@ async def test_what_is_indexed_is_queued_no_more(store: VectorStore) -> None:
 
 
 @clause("VS-131")
+async def test_what_is_settled_has_no_terms(store: VectorStore) -> None:
+    """A memory that is settled leaves matches and statistics of its space; a newer revision stays."""
+    await indexed(store, terms("m", "walnut"), terms("newer", "walnut", revision=3))
+    await queue(store, "m", revision=2)
+    await queue(store, "newer", revision=4)
+    assert await claimed(store) == ["m", "newer"]
+    await store.settle("space", revisions=dict.fromkeys(mine("m", "newer"), 2), holder="one")
+    assert await store.count("space", scope=ALICE, now=at(0)) == 1
+    matches = await ask(store, "walnut")
+    assert ([match.id for match in matches.matches], matches.statistics.documents) == (["newer"], 1)
+    assert await claim(store) == [Claimed("newer", 4)]
+
+
+@clause("VS-131")
 async def test_count_counts_what_is_indexed(store: VectorStore) -> None:
     """Living memories of the scope, whatever terms they hold."""
     await indexed(

@@ -214,6 +214,14 @@ def remove(connection: apsw.Connection, owner: int, ids: Sequence[str]) -> set[s
     return _removed(connection, owner, ids, at=None)
 
 
+def remove_old(connection: apsw.Connection, *, space: int, owner: int, revisions: Mapping[str, int]) -> None:
+    """Remove from one space what it holds of memories at these revisions or older ones."""
+    number = _number(connection, space=space, owner=owner)
+    if number is not None:
+        held = _held(connection, number, revisions)
+        _take_out(connection, number, {id: one for id, one in held.items() if one.revision <= revisions[id]})
+
+
 def expire(connection: apsw.Connection, owner: int, ids: Sequence[str], *, at: int) -> None:
     """Remove memories of an owner from every space in which they have expired."""
     _removed(connection, owner, ids, at=at)

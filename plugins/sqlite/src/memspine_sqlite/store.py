@@ -99,6 +99,10 @@ class SQLiteVectors(VectorStoreDefaults):
         """Store vectors, all of the call or none."""
         await self._write(partial(storing.upsert, space_id=space_id, records=records, holder=holder))
 
+    async def settle(self, space_id: str, *, revisions: Mapping[MemoryRef, int], holder: str) -> None:
+        """Hold nothing of memories in a space."""
+        await self._write(partial(storing.settle, space_id=space_id, revisions=revisions, holder=holder))
+
     async def delete(self, refs: Sequence[MemoryRef]) -> None:
         """Remove memories from every space and every queue."""
         self._check_open()

@@ -188,6 +188,24 @@ def session_number(connection: apsw.Connection, owner: int, name: str) -> int | 
 # ── removing ──
 
 
+def settle(transaction: Transaction, space_id: str, *, revisions: Mapping[MemoryRef, int], holder: str) -> None:
+    """Remove from a space what the queue has leased to the holder, at these revisions or older ones, and take it out
+    of the queue."""
+    connection = transaction.connection
+    space = spaces.layout(transaction, space_id).number
+    leased = queueing.leased(connection, space, revisions, holder=holder)
+    for name, ids in rows.by_owner(leased).items():
+        owner = rows.owner_made(connection, name)
+        done = {id: revisions[MemoryRef(name, id)] for id in ids}
+        shelf = shelves.find(connection, space=space, owner=owner)
+        if shelf is not None:
+            held = shelves.held_rows(connection, shelf.number, ids).items()
+            old = [[one.row for one in chunks] for id, chunks in held if chunks[0].revision <= done[id]]
+            _take_off(connection, shelf.number, old)
+        kept.remove_old(connection, space=space, owner=owner, revisions=done)
+        queueing.settle(connection, space, [(owner, id, revision) for id, revision in done.items()])
+
+
 def delete(transaction: Transaction, refs: Sequence[MemoryRef]) -> None:
     """Remove memories from every space and every queue."""
     for name, ids in rows.by_owner(refs).items():
