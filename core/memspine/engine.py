@@ -5,8 +5,9 @@ from __future__ import annotations
 import attrs
 
 from memspine.embedding import Sources
-from memspine.errors import MemspineError
+from memspine.errors import EmbeddingError, MemspineError
 from memspine.indexing import Progress, VectorIndex
+from memspine.retrieval import Reranking
 
 
 @attrs.frozen(kw_only=True)
@@ -46,9 +47,11 @@ class VectorEngine:
 
 @attrs.frozen(kw_only=True)
 class RerankEngine:
-    """The reranker; its name is empty when there is none."""
+    """The reranker; its name is empty when there is none. `trouble` is why it does not work, as far as is known."""
 
     source: str = ""
+    is_available: bool | None = None
+    trouble: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -71,7 +74,8 @@ async def embedding_engine(sources: Sources, *, probe: bool) -> EmbeddingEngine:
     trouble = embedder.breaker.reason
     if probe:
         try:
-            await embedder.document_vectors(["probe"], chunk_tokens=0)
+            (answer,) = await embedder.document_vectors(["probe"], chunk_tokens=0)
+            trouble = str(answer) if isinstance(answer, EmbeddingError) else ""
         except MemspineError as error:
             trouble = str(error)
     identity = await embedder.identity() if embedder.is_loaded else None
@@ -86,6 +90,17 @@ async def embedding_engine(sources: Sources, *, probe: bool) -> EmbeddingEngine:
         cache_hits=sources.cache.hits,
         cache_misses=sources.cache.misses,
         cache_entries=len(sources.cache),
+    )
+
+
+async def rerank_engine(reranking: Reranking | None, *, probe: bool) -> RerankEngine:
+    """The state of the reranker; with `probe` it is asked now, which may load a model or cost a call."""
+    if reranking is None:
+        return RerankEngine()
+    tried = await reranking.probe() if probe else None
+    trouble = reranking.trouble if tried is None else tried
+    return RerankEngine(
+        source=reranking.name, is_available=False if trouble else None if tried is None else True, trouble=trouble
     )
 
 

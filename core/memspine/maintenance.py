@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -24,6 +25,9 @@ spaces that nobody uses any more and the vectors of expired memories; embed what
 TOMBSTONE_DAYS_MIN: Final = 30
 STEP_ROWS: Final = 500
 """Rows of one step, so that a time limit can be kept and no write lock is held for long."""
+
+OVERTIME_SECONDS: Final = 2.0
+"""What a batch that is being embedded when the time is over may still take; then it is given up."""
 
 
 @attrs.frozen(kw_only=True)
@@ -68,7 +72,12 @@ async def run_maintenance(
     if "embed" not in kinds or index is None:
         return MaintenanceReport(removed=removed, complete=True)
     left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-    done = await index.work(seconds=left, only_loaded=only_loaded)
+    try:
+        async with asyncio.timeout(None if left is None else left + OVERTIME_SECONDS):
+            done = await index.work(seconds=left, only_loaded=only_loaded)
+    except TimeoutError:
+        trouble = f"the embedding source took longer than {OVERTIME_SECONDS:g} s"
+        return MaintenanceReport(removed=removed, complete=False, troubles=(trouble,))
     return MaintenanceReport(removed=removed, complete=done.complete, embedded=done.embedded, troubles=done.troubles)
 
 

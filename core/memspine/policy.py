@@ -84,7 +84,7 @@ class CallPolicy:
         intake = Intake()
         chosen = "exact" if strategy == "recent" else strategy or settings.strategy
         return RecallRequest(
-            text=intake.question(text),
+            text=intake.question(text).strip(),
             scope=scope,
             now=times.now(),
             strategy=intake.choice("strategy", chosen, ("exact", "semantic", "hybrid")),

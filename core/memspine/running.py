@@ -30,9 +30,9 @@ from memspine.engine import (
     EmbeddingEngine,
     EngineStatus,
     KeywordEngine,
-    RerankEngine,
     VectorEngine,
     embedding_engine,
+    rerank_engine,
     vector_engine,
 )
 from memspine.errors import MemspineError, NoVectorsError
@@ -264,7 +264,7 @@ class Running:
         else:
             embedding = await embedding_engine(self.index.sources, probe=probe)
             vectors = await vector_engine(self.index)
-        rerank = RerankEngine() if self.reranking is None else RerankEngine(source=self.reranking.name)
+        rerank = await rerank_engine(self.reranking, probe=probe)
         return EngineStatus(keyword=keyword, embedding=embedding, vectors=vectors, rerank=rerank)
 
     async def catch_up(self) -> None:

@@ -278,6 +278,16 @@ def test_silent_server(models, cli, server, monkeypatch):
     assert "timed out" in answer.err
 
 
+def test_another_file_in_a_folder(models, cli, server, tmp_path):
+    """A file of another size is not the one that is wanted, and nothing of it is kept."""
+    (tmp_path / "copies").mkdir()
+    (tmp_path / "copies" / "weights.bin").write_bytes(WEIGHTS[:100])
+    answer = cli("models", "fetch", "small-1", "--from", tmp_path / "copies")
+    assert answer.code == Exit.UNAVAILABLE
+    assert f"has 100 bytes, weights.bin {len(WEIGHTS)}" in answer.err
+    assert names(models) == {".small-1.lock"}
+
+
 def test_from_a_folder(models, cli, server, tmp_path):
     """--from takes a folder as well; what is copied is checked like what is downloaded."""
     folder = tmp_path / "copies"

@@ -14,8 +14,8 @@ PREVIEW = ["memories", "resolution", "totalTokensUsed", "budgetMaxTokens"]
 PREVIEWED = ["id", "type", "key", "content", "score", "tokens", "tier", "vecScore", "ftsScore"]
 RESOLUTION = ["embeddingSource", "embeddingModel", "vectorStore", "strategyUsed", "rerankApplied", "fallbackReason"]
 SPACE = [
-    "id", "model", "dimensions", "quantisation", "active", "complete", "held", "total", "waiting", "failing",
-    "failingReason",
+    "id", "model", "dimensions", "quantisation", "active", "complete", "held", "total", "waiting", "leased",
+    "failing", "failingReason",
 ]  # fmt: skip
 OFF = 'the configuration says source = "none"'
 
@@ -107,7 +107,7 @@ def test_engine_without_a_source(cli):
     ]  # fmt: skip
     assert data["embedding"]["cacheStats"] == {"hits": 0, "misses": 0, "size": 0}
     assert list(data["vectorStore"]) == ["backend", "available", "rowCount", "needsReindex", "reason", "spaces"]
-    assert data["rerank"] == {"enabled": False, "provider": None}
+    assert data["rerank"] == {"enabled": False, "provider": None, "available": None, "trouble": None}
 
 
 def test_engine_loads_nothing_unless_it_probes(filled, toy_source):

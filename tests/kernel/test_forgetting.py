@@ -132,6 +132,27 @@ def test_what_is_wanted_is_not_collected(monkeypatch, is_complete):
     asyncio.run(run())
 
 
+def test_what_was_built_anew_is_dropped_at_once():
+    """Of spaces that were built one after the other for one source the last that is whole stays, and what is newer."""
+
+    async def run():
+        here, source = world(without=[Capability.LEXICAL]), Source()
+        index = here.index(source)
+        await here.add("a", "b")
+        await index.work()
+        before = [space.id for space in await here.store.spaces()]
+        await index.rebuild()
+        assert await index.collect() == 0
+        await index.work()
+        await index.rebuild()
+        assert await index.collect() == 2
+        left = [space.id for space in await here.store.spaces()]
+        assert len(left) == 4
+        assert not set(left) & set(before)
+
+    asyncio.run(run())
+
+
 def test_a_space_that_was_left_is_kept_from_then_on(monkeypatch):
     """The hours for which one can go back begin when the other space takes over, however long it took to fill."""
 

@@ -132,7 +132,7 @@ def test_who_is_named_said_it_and_who_asks_does_not_answer():
 def test_cosines_are_put_on_the_scale_of_words():
     """The cosine adds what it is above the mean of the candidates, in standard deviations."""
     keyword = answer([match(1, 1, 1), match(2, 1, 1)])
-    found = order(keyword, hits=[hit(1, 0.2), hit(2, 0.6)], best=[ref(2), ref(1)], context=False)
+    found = order(keyword, hits=[hit(1, 0.2), hit(2, 0.6)], best=[ref(2), ref(1)], context=False, vector_weight=0.5)
     assert list(found) == [2, 1]
     assert found[2].score == pytest.approx(1 + SPREAD)
     assert found[1].score == pytest.approx(1 - SPREAD)

@@ -15,16 +15,17 @@ from hypothesis import strategies as st
 
 from memspine import times
 from memspine.chain import Chain, Member
-from memspine.contracts import Capability
+from memspine.contracts import Capability, Vectors
 from memspine.embedding import Breaker
-from memspine.errors import BackendUnavailable, RerankError
+from memspine.engine import embedding_engine, rerank_engine
+from memspine.errors import BackendUnavailable, EmbeddingError, RerankError
 from memspine.model import MemoryChanges, MemoryFilter, MemoryType, Scope
 from memspine.ondemand import OnDemand
 from memspine.retrieval import RankingRules, RecallRequest, Reranking, Retrieval
 from memspine.text import estimate_tokens
 
 from .sources import Source
-from .worlds import opener, world
+from .worlds import Chosens, opener, world
 
 ME = Scope.of_owner("me")
 
@@ -362,6 +363,49 @@ class Judge:
 
         options = {"candidates": 2, "seconds": 0.1, **options}
         return Reranking(OnDemand(self.name, open=open), breaker=Breaker(), **options)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        EmbeddingError("letters", "not that", expected="another", kind="invalid"),
+        lambda texts: Vectors(4, b""),
+        lambda texts: Vectors(2, b"\0" * 8),
+        lambda texts: "no vectors",
+    ],
+)
+def test_a_probe_tells_what_a_source_refuses(answer):
+    """A source that does not give a good vector for a plain text does not work, whatever it says of the text."""
+
+    async def run():
+        source = Source()
+        sources = Chosens(source)
+        assert (await embedding_engine(sources, probe=False)).is_available is None
+        assert (await embedding_engine(sources, probe=True)).is_available is True
+        source.answer = answer
+        status = await embedding_engine(sources, probe=True)
+        assert status.is_available is False
+        assert status.trouble
+
+    asyncio.run(run())
+
+
+def test_a_probe_asks_the_reranker():
+    """Whether a reranker works is known once it was asked, and why it does not."""
+
+    async def run():
+        judge = Judge()
+        reranking = judge.reranking()
+        assert (await rerank_engine(reranking, probe=False)).is_available is None
+        assert (await rerank_engine(reranking, probe=True)).is_available is True
+        judge.answer = RerankError("judge", "out of order", expected="order", kind="config")
+        status = await rerank_engine(reranking, probe=True)
+        assert status.is_available is False
+        assert "out of order" in status.trouble
+        assert "out of order" in (await rerank_engine(reranking, probe=False)).trouble
+        assert (await rerank_engine(None, probe=True)).source == ""
+
+    asyncio.run(run())
 
 
 def test_the_reranker_orders_the_best():

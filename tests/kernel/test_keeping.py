@@ -14,6 +14,9 @@ from memspine.maintenance import STEP_ROWS, run_maintenance
 from memspine.model import MemoryChanges, NewMemory, Scope
 from memspine.secret import install_secret
 
+from .sources import Source
+from .worlds import world
+
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 ME = Scope.of_owner("me")
 
@@ -91,3 +94,21 @@ def test_a_damaged_secret_is_said_not_replaced(tmp_path):
     (tmp_path / "secret").write_bytes(b"short")
     with pytest.raises(OSError, match="5 bytes"):
         install_secret(tmp_path)
+
+
+def test_a_budget_bounds_a_source_that_hangs(stores, monkeypatch):
+    """Work in a budget ends soon after it, whatever a source does, says why, and the memory stays to be embedded."""
+    monkeypatch.setattr("memspine.maintenance.OVERTIME_SECONDS", 0.05)
+
+    async def run():
+        here, source = world(), Source()
+        await here.add("a")
+        index = here.index(source)
+        source.seconds = 60.0
+        report = await maintain(stores("store"), index=index, budget_seconds=0.05)
+        assert not report.complete
+        assert "took longer" in report.troubles[0]
+        source.seconds = 0.0
+        assert (await maintain(stores("store"), index=index)).embedded == 1
+
+    asyncio.run(asyncio.wait_for(run(), 30))

@@ -613,6 +613,20 @@ def test_the_configured_owner_is_the_same_as_the_named_one(settings):
     with_manager(settings, test)
 
 
+@pytest.mark.parametrize("strategy", ["hybrid", "semantic", "exact"])
+def test_a_blank_question_is_an_empty_one(settings, strategy):
+    """A question of blanks is answered as one of nothing at all: nothing has failed."""
+
+    async def test(memory):
+        await memory.create("Juno eats duck.")
+        blank, empty = [await memory.search(text, strategy=strategy) for text in (" \n\t ", "")]
+        assert [hit.memory for hit in blank.hits] == [hit.memory for hit in empty.hits]
+        assert blank.trace.degraded == empty.trace.degraded
+        assert not any(leg.status == "failed" for leg in blank.trace.legs)
+
+    with_manager(settings, test)
+
+
 def test_a_search_that_gave_up_says_so(settings, monkeypatch):
     """When retention hides more matches than are ever looked at, the trace says how many were."""
     monkeypatch.setattr("memspine.retrieval.recall.LIMIT_MAX", 60)

@@ -54,6 +54,25 @@ def test_the_configuration_example_is_valid(tmp_path):
     run("memspine", "--config", "memspine.toml", "config", "check", folder=tmp_path)
 
 
+PLUGIN_READMES = sorted((ROOT / "plugins").glob("*/README.md"))
+PLUGIN_EXAMPLES = [
+    pytest.param(text, id=f"{path.parent.name} {number}")
+    for path in PLUGIN_READMES
+    for number, (name, text) in enumerate(BLOCK.findall(path.read_text(encoding="utf-8")))
+    if name == "toml"
+]
+
+
+@pytest.mark.parametrize("toml", PLUGIN_EXAMPLES)
+def test_the_configuration_examples_of_plugins_are_valid(toml, tmp_path, monkeypatch):
+    """Every TOML example in the README of a plugin is a configuration as it stands."""
+    from memspine.config import load_config
+    from memspine.plugins import Plugins
+
+    (tmp_path / "memspine.toml").write_text(toml, encoding="utf-8")
+    assert load_config(tmp_path / "memspine.toml", plugins=Plugins()).instances
+
+
 def test_the_hook_example_registers_a_backend(tmp_path, monkeypatch):
     """The example of a hook is a plugin that loads and offers its backend."""
     from memspine.plugins import Plugin, PluginEntry, Plugins

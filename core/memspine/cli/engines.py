@@ -38,6 +38,7 @@ def space_to_wire(progress: Progress) -> dict[str, Any]:
         "held": progress.held,
         "total": progress.total,
         "waiting": progress.waiting,
+        "leased": progress.leased,
         "failing": progress.failing,
         "failingReason": progress.reason or None,
     }
@@ -77,7 +78,12 @@ def _vectors_to_wire(status: EngineStatus) -> dict[str, Any]:
 
 
 def _rerank_to_wire(rerank: RerankEngine) -> dict[str, Any]:
-    return {"enabled": bool(rerank.source), "provider": rerank.source or None}
+    return {
+        "enabled": bool(rerank.source),
+        "provider": rerank.source or None,
+        "available": rerank.is_available,
+        "trouble": rerank.trouble or None,
+    }
 
 
 # ── for people ──
@@ -94,7 +100,9 @@ def engine_rows(status: EngineStatus) -> list[tuple[str, str, str]]:
         said = "works" if vectors.is_available else f"does not work: {vectors.reason}"
         rows.append(("vectors", vectors.store, said))
     rows += [("space", progress.space.identity.model, space_text(progress)) for progress in vectors.spaces]
-    rows.append(("rerank", status.rerank.source or NONE, "used" if status.rerank.source else "off"))
+    rerank = status.rerank
+    states = {True: "works", False: f"fails: {rerank.trouble}", None: "not used yet"}
+    rows.append(("rerank", rerank.source or NONE, states[rerank.is_available] if rerank.source else "off"))
     return rows
 
 
@@ -117,7 +125,10 @@ def _embedding_rows(embedding: EmbeddingEngine) -> list[tuple[str, str, str]]:
 def space_text(progress: Progress) -> str:
     """How far a space is, and what it is for."""
     space = progress.space
-    parts = [f"{progress.held} of {progress.total} memories"]
+    parts: list[str] = [] if space.quantisation == "none" else [space.quantisation]
+    parts.append(f"{progress.held} of {progress.total} memories")
+    if progress.leased:
+        parts.append(f"{progress.leased} with another process")
     if progress.waiting:
         parts.append(f"{progress.waiting} waiting")
     if progress.failing:

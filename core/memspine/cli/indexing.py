@@ -82,5 +82,9 @@ def _progress_text(spaces: tuple[Progress, ...]) -> str:
     recent = max((one.space.used_at for one in spaces), default=None)
     filling = [one for one in spaces if recent is not None and recent - one.space.used_at < _RECENT]
     unfinished = [one for one in filling if one.waiting] or filling[-1:]
-    told = (f"{one.space.identity.model}: {one.held} of {one.total} memories" for one in unfinished)
+    told = (
+        f"{one.space.identity.model}: {one.held} of {one.total} memories"
+        + (f", {one.leased} left to another process or to one that was killed" if one.leased else "")
+        for one in unfinished
+    )
     return f"indexing {', '.join(told)}" if unfinished else ""

@@ -25,7 +25,7 @@ SECONDS_MAX: Final = 86_400.0
 BUDGET_MS_MAX: Final = 50
 INTERVAL_SECONDS_MIN: Final = 5.0
 """The background loop of a manager looks every few seconds."""
-VECTOR_WEIGHT: Final = 0.5
+VECTOR_WEIGHT: Final = 0.55
 CHUNK_TOKENS_MAX: Final = 8192
 BATCH_TEXTS_MAX: Final = 1024
 CACHE_ENTRIES_MAX: Final = 1_000_000
@@ -119,8 +119,8 @@ class RetrievalSettings:
     deadline_seconds: float = setting(
         "how long a question may take, all ways of finding together", default=5.0, between=(SECONDS_MIN, SECONDS_MAX)
     )
-    keyword_floor: float = setting("the least keyword score of an answer", default=0.0, between=(0, 1))
-    vector_floor: float = setting("the least cosine of an answer by meaning", default=0.0, between=(0, 1))
+    keyword_floor: float = setting("the least keyword score of an answer; 0: any", default=0.0, between=(0, 1))
+    vector_floor: float = setting("the least cosine of an answer by meaning; 0: any", default=0.0, between=(0, 1))
     fusion: Literal["scaled", "rrf", "weighted"] = setting(
         "how words and meaning become one order: scores on one scale (scaled), ranks (rrf), or plain scores (weighted)",
         default="scaled",

@@ -14,7 +14,7 @@ from memspine.errors import EmbeddingError
 from memspine.indexing.forgetting import fetched, forget
 from memspine.indexing.writers import Writer
 
-LEASE_SECONDS = 120.0
+LEASE_SECONDS = 60.0
 """How long a batch stays with a process that died over it."""
 RETRY_SECONDS = 60.0
 RETRY_SECONDS_MAX = 86_400.0

@@ -51,6 +51,15 @@ class SpaceShape:
         return hashlib.sha256(canonical_json(fields).encode()).hexdigest()[:32]
 
 
+def is_superseded(space: Space, spaces: Sequence[Space]) -> bool:
+    """Whether one of the spaces is of the same shape, built later, and holds all."""
+    shape = space.id.rpartition(".")[0]
+    return any(
+        other.complete and other.id.rpartition(".")[0] == shape and _generation(other) > _generation(space)
+        for other in spaces
+    )
+
+
 def _generation(space: Space) -> int:
     number = space.id.rpartition(".")[2]
     return int(number) if number.isascii() and number.isdigit() else 0

@@ -19,7 +19,7 @@ from memspine.embedding import Embedder
 from memspine.embedding.sources import Sources
 from memspine.errors import BackendUnavailable, CursorError, EmbeddingError, MemspineError
 from memspine.indexing.forgetting import forget
-from memspine.indexing.identify import TERMS, SpaceShape
+from memspine.indexing.identify import TERMS, SpaceShape, is_superseded
 from memspine.indexing.position import Position
 from memspine.indexing.upkeep import Kept, Round, Upkeep
 from memspine.indexing.writers import TermWriter, VectorWriter
@@ -54,13 +54,15 @@ class Answering:
 
 @attrs.frozen(kw_only=True)
 class Progress:
-    """How far a space is: memories it holds, memories there are, how many were not tried yet, and how many wait because
-    embedding them failed, the last of them because of `reason`. Of the rest there is nothing to hold."""
+    """How far a space is: memories it holds, memories there are, how many were not tried yet, how many of these some
+    process is at, and how many wait because embedding them failed, the last of them because of `reason`. Of the rest
+    there is nothing to hold."""
 
     space: Space
     held: int
     total: int
     waiting: int = 0
+    leased: int = 0
     failing: int = 0
     reason: str = ""
 
@@ -175,13 +177,18 @@ class VectorIndex:
             self._has_taken_over = False
 
     async def collect(self) -> int:
-        """Drop the spaces that nobody wants and nobody has used for `keep_hours`, and the vectors of expired memories;
-        returns how many were removed. Raises BackendUnavailable."""
+        """Drop the spaces that were built anew, those that nobody wants and nobody has used for `keep_hours`, and the
+        vectors of expired memories; returns how many were removed. Raises BackendUnavailable."""
         now = times.now()
         dead_before = now - timedelta(hours=self._settings.keep_hours)
         spaces = await self.call("spaces", lambda store: store.spaces())
         wanted = await self._wanted(spaces)
-        dead = [s for s in spaces if not s.active and s.id not in wanted and s.used_at < dead_before]
+        dead = [
+            space
+            for space in spaces
+            if not space.active
+            and (is_superseded(space, spaces) or (space.id not in wanted and space.used_at < dead_before))
+        ]
         for space in dead:
             await self._drop(space)
         removed = len(dead)
@@ -355,7 +362,13 @@ class VectorIndex:
         if left and backlog.waiting == backlog.postponed and await self._has_read_all(Position.of(backlog.position)):
             left = 0
         return Progress(
-            space=space, held=held, total=total, waiting=left, failing=backlog.postponed, reason=backlog.reason
+            space=space,
+            held=held,
+            total=total,
+            waiting=left,
+            leased=backlog.leased,
+            failing=backlog.postponed,
+            reason=backlog.reason,
         )
 
     async def _has_read_all(self, position: Position) -> bool:

@@ -108,6 +108,10 @@ class Folder:
             reason = f"{path} cannot be read: {error.strerror or error}"
             raise ModelFilesError(self.model_name, reason, expected=f"{file.path} in the folder") from error
         with content:
+            size = path.stat().st_size
+            if size != file.size_bytes:
+                reason = f"{path} has {size} bytes, {file.path} {file.size_bytes}"
+                raise ModelFilesError(self.model_name, reason, expected=f"{file.path} itself in the folder")
             content.seek(start)
             yield Stream(content, start)
 

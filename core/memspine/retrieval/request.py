@@ -22,7 +22,7 @@ class RankingRules:
     """
 
     method: Method = "scaled"
-    vector_weight: float = 0.5
+    vector_weight: float = 0.55
     rrf_k: int = 60
     context: bool = True
 

@@ -70,6 +70,19 @@ class Reranking:
         )
         return Reranked(candidates=(*judged, *rest), is_applied=True, legs=(leg,))
 
+    @property
+    def trouble(self) -> str:
+        """Why it did not work the last time; empty when it did, or was never asked."""
+        return self._breaker.reason
+
+    async def probe(self) -> str:
+        """Ask it about a text now; returns why it does not work, empty when it does."""
+        try:
+            await self._scores("probe", ["probe"])
+        except RerankError as error:
+            return str(error)
+        return ""
+
     async def close(self) -> None:
         """Close the reranker."""
         await self._member.close(patience_seconds=1.0)

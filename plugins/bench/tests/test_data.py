@@ -131,3 +131,13 @@ def test_a_quick_look():
     """The first conversations keep their first questions, and all of their messages."""
     (boat,) = first(read_data(FILE).conversations, count=1, questions=2)
     assert (len(boat.messages), len(boat.questions)) == (6, 2)
+
+
+def test_one_problem_hides_no_other():
+    """Ids that are there twice and gold that is not there are told of items too that cannot be used otherwise."""
+    memories = [{"id": "m1", "text": "a"}, {"id": "m1", "text": " "}]
+    questions = [{"id": "q", "text": "why?", "gold": ["m9"]}, {"id": "q", "text": "", "gold": []}]
+    found = "\n".join(problems_of({"conversations": [{"memories": memories, "questions": questions}]}))
+    for told in ("memory id 'm1' is there 2 times", "question id 'q' is there 2 times", "gold id 'm9'"):
+        assert told in found
+    assert found.count("text that is not empty") == 2

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.add_argument(
-        "--probe", action="store_true", help="ask the source for a vector: may load a model, or cost a call"
+        "--probe", action="store_true", help="ask source and reranker for an answer: may load a model, or cost a call"
     )
 
 
@@ -35,6 +35,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
             out.data(engine_to_wire(status))
         else:
             out.table(("what", "name", "state"), engine_rows(status))
-        return Exit.UNAVAILABLE if options.probe and status.embedding.trouble else Exit.OK
+        troubles = status.embedding.trouble or status.rerank.trouble
+        return Exit.UNAVAILABLE if options.probe and troubles else Exit.OK
 
     return with_memory(options, out, work, maintains=False)

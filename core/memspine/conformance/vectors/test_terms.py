@@ -181,21 +181,13 @@ async def test_what_is_indexed_is_queued_no_more(store: VectorStore) -> None:
     await store.index_terms("space", records=[terms("newer", revision=4)])
     assert await claim(store) == [Claimed("newer", 5)], "its lease has ended"
     assert await queue(store, "leased", "free") == 0
-    assert await queue(store, "leased", revision=2) == 1
-
-
-@clause("VS-131")
-async def test_what_is_settled_has_no_terms(store: VectorStore) -> None:
-    """A memory that is settled leaves matches and statistics of its space; a newer revision stays."""
-    await indexed(store, terms("m", "walnut"), terms("newer", "walnut", revision=3))
-    await queue(store, "m", revision=2)
-    await queue(store, "newer", revision=4)
-    assert await claimed(store) == ["m", "newer"]
-    await store.settle("space", revisions=dict.fromkeys(mine("m", "newer"), 2), holder="one")
-    assert await store.count("space", scope=ALICE, now=at(0)) == 1
-    matches = await ask(store, "walnut")
-    assert ([match.id for match in matches.matches], matches.statistics.documents) == (["newer"], 1)
-    assert await claim(store) == [Claimed("newer", 4)]
+    assert await queue(store, "leased", "held", revision=4) == 2
+    assert await claimed(store, "two") == ["leased", "held"]
+    await store.settle("space", revisions=dict(zip(mine("leased", "held"), (4, 2), strict=True)), holder="two")
+    assert (await claim(store), list(await found(store, "walnut"))) == (
+        [Claimed("held", 4)],
+        ["free", "held", "newer", "postponed"],
+    )
 
 
 @clause("VS-131")

@@ -84,9 +84,11 @@ def read_data(path: str | Path) -> DataFile:
         document = json.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise DataError([f"{path}: not JSON in UTF-8: {error}"]) from error
-    return DataFile(
-        name=Path(path).name, sha256=hashlib.sha256(content).hexdigest(), conversations=parse_conversations(document)
-    )
+    try:
+        conversations = parse_conversations(document)
+    except DataError as error:
+        raise DataError([f"{path}: {problem}" for problem in error.problems]) from None
+    return DataFile(name=Path(path).name, sha256=hashlib.sha256(content).hexdigest(), conversations=conversations)
 
 
 def parse_conversations(document: object) -> tuple[Conversation, ...]:
@@ -228,23 +230,24 @@ class _Check:
             return None
 
     def _check_ids(self, table: Table) -> None:
-        self.problems += (
-            f"{self._where}: {problem}"
-            for problem in (
-                *repeated("memory id", [message.id for message in self._messages]),
-                *repeated("question id", [question.id for question in self._questions]),
-            )
-        )
-        # From the table: a message that cannot be used is there all the same, and its own problem is told already.
-        items = table.get("memories")
-        tables = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
-        known = {_word(item.get("id")) for item in tables}
+        # From the table: what cannot be used is there all the same, and its own problem is told already.
+        memories, questions = _ids(table, "memories"), _ids(table, "questions")
+        problems = [*repeated("memory id", memories), *repeated("question id", questions)]
+        self.problems += (f"{self._where}: {problem}" for problem in problems)
+        known = set(memories)
         for question in self._questions:
             if unknown := sorted(id for id in question.gold if id not in known):
                 listed = ", ".join(map(shorten, unknown))
                 self.problems.append(
                     f"{self._where}, question {shorten(question.id)}: no memory has the gold id {listed}"
                 )
+
+
+def _ids(table: Table, key: str) -> list[str]:
+    """The ids of all items that have one."""
+    items = table.get(key)
+    tables = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
+    return [word for item in tables if (word := _word(item.get("id")))]
 
 
 def repeated(what: str, ids: Iterable[str]) -> list[str]:
