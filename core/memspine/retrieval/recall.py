@@ -19,7 +19,7 @@ from memspine.retrieval.vectors import Nearest, Off, VectorLeg
 from memspine.text import QueryTerms, TokenCounter, query_terms
 
 CANDIDATES = 20
-"""How many memories the legs propose at least, in equal parts."""
+"""How many memories each of two legs proposes at least; one that is alone proposes twice as many."""
 NO_VECTORS = f"{VECTORS_OFF}no vector store or no embedding source is configured"
 
 
