@@ -7,7 +7,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -15,6 +15,7 @@ import attrs
 
 from memspine import times
 from memspine.chain import Chain, Member
+from memspine.closing import close_all
 from memspine.config import (
     BackendSettings,
     Config,
@@ -60,6 +61,7 @@ ACCESS_DELAY_SECONDS: Final = 4.0
 """How long recalls are gathered before they are written; at most 5 s are promised."""
 INDEX_PAUSE_SECONDS: Final = 5.0
 """How often a long-lived manager looks for what other processes wrote."""
+INJECTOR_PATIENCE_SECONDS: Final = 1.0
 GATHERING_SECONDS: Final = 0.02
 REINDEX_STEP_SECONDS: Final = 0.5
 WAIT_SECONDS: Final = 0.2
@@ -92,9 +94,7 @@ class Running:
         self._plugins = plugins
         self._count_tokens = count_tokens
         self._resources = SharedResources()
-        self._stack = AsyncExitStack()
-        self._injectors: dict[str, Injector] = {}
-        self._injecting = asyncio.Lock()
+        self._injectors: dict[str, OnDemand[Injector]] = {}
         self._accesses = AccessCounts()
         self._secret: bytes | None = None
         self._background: list[asyncio.Task[None]] = []
@@ -129,20 +129,18 @@ class Running:
             self._background.append(asyncio.create_task(self._keep_indexed(self.index)))
 
     async def close(self) -> None:
-        """Stop the background tasks, write telemetry, close every store and injector."""
-        for task in self._background:
-            task.cancel()
-        if self._background:
-            await asyncio.wait(self._background)
+        """Stop the background tasks, write telemetry, close every store, model and injector. Raises the first error,
+        after all were closed."""
         try:
+            for task in self._background:
+                task.cancel()
+            if self._background:
+                await asyncio.wait(self._background)
             await self._noting("telemetry", self.flush_accesses())
         finally:
-            await self._stack.aclose()
-            if self.reranking is not None:
-                await self.reranking.close()
-            if self.index is not None:
-                await self.index.close()
-            await self.chain.close()
+            injectors = [one.close(patience_seconds=INJECTOR_PATIENCE_SECONDS) for one in self._injectors.values()]
+            others = [one.close() for one in (self.reranking, self.index, self.chain) if one is not None]
+            await close_all((*injectors, *others))
 
     async def place(
         self,
@@ -178,13 +176,12 @@ class Running:
 
     async def injector(self, shape: str) -> Injector:
         """The injector of a request shape, opened at first use. Raises UnknownPluginError, PluginLoadError."""
-        async with self._injecting:
-            if shape not in self._injectors:
-                provider = self._plugins.injector(shape)
-                self._injectors[shape] = await self._stack.enter_async_context(
-                    self._opened(provider, provider.config_type(), name=shape)
-                )
-        return self._injectors[shape]
+        if shape not in self._injectors:
+            provider = self._plugins.injector(shape)
+            self._injectors[shape] = OnDemand(
+                shape, open=lambda: self._opened(provider, provider.config_type(), name=shape)
+            )
+        return await self._injectors[shape].opened()
 
     def secret(self) -> bytes:
         """The installation's secret. Raises OSError."""

@@ -1,0 +1,126 @@
+"""Closing: all that was opened is closed, and nobody is left waiting or robbed of a cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from memspine import MemoryManager
+from memspine.chain import Chain, Member
+from memspine.closing import close_all
+from memspine.conformance.reference.backend import ReferenceBackend
+from memspine.conformance.reference.vectors import ReferenceVectorStore
+from memspine.config import config_from_mapping
+from memspine.embedding import Sources
+from memspine.errors import BackendUnavailable
+from memspine.indexing import IndexSettings, VectorIndex
+from memspine.ondemand import OnDemand
+from memspine.plugins import Plugins
+from memspine.resources import open_provider
+
+from .sources import Source
+
+
+class Places:
+    """Opens things by name, those of `broken` fail when they are closed; `closed` are those that ended."""
+
+    def __init__(self, *broken):
+        self.broken = broken
+        self.closed = []
+
+    @asynccontextmanager
+    async def open(self, name, value):
+        yield value
+        self.closed.append(name)
+        if name in self.broken:
+            raise RuntimeError(f"disk of {name} gone")
+
+    def member(self, name, value):
+        return OnDemand(name, open=lambda: self.open(name, value))
+
+
+def test_all_are_closed_and_the_first_error_is_raised():
+    """Whatever fails, and however often, each is closed, and the error is that of the first that failed."""
+
+    async def run():
+        closed = []
+
+        async def close(name, error=None):
+            await asyncio.sleep(0)
+            closed.append(name)
+            if error is not None:
+                raise error
+
+        with pytest.raises(ValueError, match="first"):
+            await close_all([close("a"), close("b", ValueError("first")), close("c", OSError("second")), close("d")])
+        assert sorted(closed) == ["a", "b", "c", "d"]
+
+    asyncio.run(run())
+
+
+def test_a_source_that_fails_to_close_leaves_nothing_open():
+    """The other sources of an index, and its vector store, are closed although closing one source fails."""
+
+    async def run():
+        config = config_from_mapping(
+            {
+                "backends": {"store": {"plugin": "reference"}},
+                "embedding": {
+                    "source": "one",
+                    "fallback": "two",
+                    "one": {"plugin": "reference"},
+                    "two": {"plugin": "reference", "dimension": 8},
+                },
+            },
+            plugins=Plugins(),
+        )
+        places = Places("one")
+        sources = Sources(config, Plugins(), open=lambda settings: places.open(settings.name, Source()))
+        chain = Chain(
+            [Member("primary", open=lambda: places.open("primary", ReferenceBackend("primary")))], deadline_seconds=1
+        )
+        store = places.member("vectors", ReferenceVectorStore("vectors"))
+        index = VectorIndex(chain, store=store, sources=sources, settings=IndexSettings())
+        await store.opened()
+        for chosen in (sources.configured(), sources.fallback()):
+            await chosen.embedder.identity()
+        with pytest.raises(BackendUnavailable, match="one: closing failed: RuntimeError: disk of one gone"):
+            await index.close()
+        assert sorted(places.closed) == ["one", "two", "vectors"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("broken", ["openai.chat", "looks", "meanings", "vectors", "store"])
+def test_a_manager_closes_everything(settings, monkeypatch, broken):
+    """Whichever of its parts fails to close, a manager closes the others, and the error is told."""
+    opened, closed = [], []
+
+    @asynccontextmanager
+    async def opening(provider, options, *, name, **context):
+        async with open_provider(provider, options, name=name, **context) as value:
+            opened.append(name)
+            yield value
+        closed.append(name)
+        if name == broken:
+            raise RuntimeError(f"disk of {name} gone")
+
+    monkeypatch.setattr("memspine.running.open_provider", opening)
+    settings |= {
+        "vectors": {"plugin": "reference"},
+        "embedding": {"source": "meanings", "meanings": {"plugin": "reference"}},
+        "rerank": {"source": "looks", "looks": {"plugin": "reference"}},
+    }
+
+    async def run():
+        async with MemoryManager(settings) as memory:
+            await memory.create("Juno eats duck")
+            request = {"messages": [{"role": "user", "content": "What does Juno eat?"}]}
+            assert "duck" in (await memory.inject(request, shape="openai.chat")).block
+
+    with pytest.raises(BackendUnavailable, match=f"closing failed: RuntimeError: disk of {broken} gone"):
+        asyncio.run(run())
+    assert len(opened) == 5
+    assert sorted(closed) == sorted(opened)
