@@ -10,13 +10,13 @@ import pytest
 from memspine import MemoryManager
 from memspine.chain import Chain, Member
 from memspine.closing import close_all
+from memspine.config import config_from_mapping
 from memspine.conformance.reference.backend import ReferenceBackend
 from memspine.conformance.reference.vectors import ReferenceVectorStore
-from memspine.config import config_from_mapping
 from memspine.embedding import Sources
-from memspine.errors import BackendUnavailable
+from memspine.errors import BackendUnavailable, ClosedError
 from memspine.indexing import IndexSettings, VectorIndex
-from memspine.ondemand import OnDemand
+from memspine.ondemand import CallFailed, OnDemand
 from memspine.plugins import Plugins
 from memspine.resources import open_provider
 
@@ -124,3 +124,106 @@ def test_a_manager_closes_everything(settings, monkeypatch, broken):
         asyncio.run(run())
     assert len(opened) == 5
     assert sorted(closed) == sorted(opened)
+
+
+# ── nobody is left waiting ──
+
+
+class Refusing:
+    """An opening that never ends; `reached` says that it has begun."""
+
+    def __init__(self, *, raising=None):
+        self.raising = raising
+        self.reached = asyncio.Event()
+
+    @asynccontextmanager
+    async def open(self):
+        self.reached.set()
+        if self.raising is not None:
+            raise self.raising
+        await asyncio.Event().wait()
+        yield None
+
+
+async def _closed(member, holder):
+    await member.close(patience_seconds=0.01)
+
+
+async def _cancelled(member, holder):
+    holder.cancel()
+
+
+@pytest.mark.parametrize(("end", "told"), [(_closed, ClosedError), (_cancelled, BackendUnavailable)])
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_whoever_waits_for_an_opening_that_is_given_up_is_told(end, told, is_begun):
+    """However an opening ends, before or after its first step, a caller without a deadline hears of it."""
+
+    async def run():
+        opening = Refusing()
+        member = OnDemand("late", open=opening.open)
+        before = asyncio.all_tasks()
+        waiting = asyncio.create_task(member.ask(lambda value: value))
+        await asyncio.sleep(0)
+        (holder,) = asyncio.all_tasks() - before - {waiting}
+        if is_begun:
+            await opening.reached.wait()
+        await end(member, holder)
+        with pytest.raises(told, match="late"):
+            await asyncio.wait_for(waiting, 5)
+
+    asyncio.run(run())
+
+
+def test_a_cancellation_of_the_providers_own_is_a_failure():
+    """A provider that is cancelled from within, while it opens or while it is asked, has failed: that is no
+    cancellation of whoever asks, and the next call opens it again."""
+
+    async def run():
+        opening = Refusing(raising=asyncio.CancelledError())
+        member = OnDemand("torn", open=opening.open)
+        with pytest.raises(BackendUnavailable, match="torn: its opening was given up"):
+            await asyncio.wait_for(member.ask(lambda value: value), 5)
+
+        async def torn(value):
+            inner = asyncio.create_task(asyncio.sleep(60))
+            inner.cancel()
+            await inner
+
+        sound = Places().member("sound", None)
+        with pytest.raises(CallFailed, match="CancelledError"):
+            await sound.ask(torn)
+        await sound.close(patience_seconds=1)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("moment", ["while it is waited for", "after it was given up"])
+def test_closing_can_be_cancelled(moment):
+    """Whoever gives up closing is not kept from it: a cancellation of the caller's own is passed on, and closing again
+    does the rest."""
+
+    async def run():
+        is_given_up, may_end = asyncio.Event(), asyncio.Event()
+
+        @asynccontextmanager
+        async def open():
+            yield None
+            try:
+                await asyncio.Event().wait()
+            finally:
+                is_given_up.set()
+                await may_end.wait()
+
+        member = OnDemand("slow", open=open)
+        await member.opened()
+        patience = 60 if moment == "while it is waited for" else 0.01
+        closing = asyncio.create_task(member.close(patience_seconds=patience))
+        await (asyncio.sleep(0.01) if patience == 60 else is_given_up.wait())
+        closing.cancel()
+        asyncio.get_running_loop().call_later(0.05, may_end.set)
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await member.close(patience_seconds=0.01)
+        assert is_given_up.is_set()
+
+    asyncio.run(run())
