@@ -87,11 +87,12 @@ def test_an_identity_is_checked(name):
 
     async def run():
         source, said = Source(), [BAD_IDENTITIES[name]]
-        sound, source.identity = source.identity, lambda: identity()
+        sound = source.identity
 
         async def identity():
             return said[0] if said else await sound()
 
+        source.identity = identity
         use = embedder(source)
         for call in (use.identity(), use.query_vector("a"), use.document_vectors(["a"], chunk_tokens=0)):
             use.breaker.succeed()
