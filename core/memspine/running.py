@@ -128,7 +128,7 @@ class Running:
 
     async def close(self) -> None:
         """Stop the background tasks, write telemetry, close every store, model and injector. Raises the first error,
-        after all were closed."""
+        after all were closed; a mistake that had ended a background task is one."""
         try:
             for task in self._background:
                 task.cancel()
@@ -139,7 +139,7 @@ class Running:
         finally:
             injectors = [one.close(patience_seconds=INJECTOR_PATIENCE_SECONDS) for one in self._injectors.values()]
             others = [one.close() for one in (self.reranking, self.index, self.chain) if one is not None]
-            await close_all((*injectors, *others))
+            await close_all((*injectors, *others, *map(_result, self._background)))
 
     async def place(
         self,
@@ -387,6 +387,11 @@ class Running:
             data_folder=self.config.data_folder,
             resources=self._resources,
         )
+
+
+async def _result(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.result()
 
 
 async def _is_lexical(backend: MemoryBackend) -> bool:

@@ -12,7 +12,9 @@ from memspine.chain import Chain, Member
 from memspine.closing import close_all
 from memspine.config import config_from_mapping
 from memspine.conformance.reference.backend import ReferenceBackend
+from memspine.conformance.reference.embeddings import ReferenceEmbeddings
 from memspine.conformance.reference.vectors import ReferenceVectorStore
+from memspine.contracts import EmbeddingIdentity
 from memspine.embedding import Sources
 from memspine.errors import BackendUnavailable, ClosedError
 from memspine.indexing import IndexSettings, VectorIndex
@@ -227,3 +229,74 @@ def test_closing_can_be_cancelled(moment):
         assert is_given_up.is_set()
 
     asyncio.run(run())
+
+
+# ── background work ──
+
+
+def by_meaning(settings):
+    """A manager that finds by meaning."""
+    return settings | {"vectors": {"plugin": "reference"}, "embedding": {"source": "reference"}}
+
+
+@pytest.mark.parametrize("said", [None, EmbeddingIdentity(plugin="p", model="m", revision="1", dimension=0)])
+def test_background_work_survives_its_plugins(settings, monkeypatch, said):
+    """A source that says nonsense of itself is told by health and ends no background work: once it is sound, what was
+    written meanwhile is embedded, and health has nothing to tell."""
+    monkeypatch.setattr("memspine.embedding.breaker.PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("memspine.running.INDEX_PAUSE_SECONDS", 0.01)
+    sound = ReferenceEmbeddings.identity
+
+    async def nonsense(self):
+        return said
+
+    monkeypatch.setattr(ReferenceEmbeddings, "identity", nonsense)
+
+    async def run():
+        async with MemoryManager(by_meaning(settings)) as memory:
+            await memory.create("Juno eats duck")
+
+            async def told():
+                return [finding.text for finding in (await memory.health())["store"].findings]
+
+            await eventually(told)
+            assert "embedding: " in (await told())[0]
+            assert "identity" in (await told())[0]
+            monkeypatch.setattr(ReferenceEmbeddings, "identity", sound)
+
+            async def is_embedded():
+                return [space.held for space in (await memory.engine()).vectors.spaces] == [1] and not await told()
+
+            await eventually(is_embedded)
+
+    asyncio.run(run())
+
+
+def test_a_mistake_that_ends_background_work_comes_to_light(settings, monkeypatch):
+    """What ends background work for good is raised when the manager is left, after everything was closed."""
+
+    async def mistaken(self, **options):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(VectorIndex, "work", mistaken)
+
+    async def run():
+        memory = MemoryManager(by_meaning(settings))
+        await memory.initialize()
+        await memory.create("Juno eats duck")
+        primary = memory._open.chain.primary  # noqa: SLF001 - to look whether it was closed
+        await asyncio.sleep(0.01)
+        with pytest.raises(ZeroDivisionError):
+            await memory.shutdown()
+        with pytest.raises(ClosedError):
+            await primary.opened()
+
+    asyncio.run(run())
+
+
+async def eventually(holds):
+    for _ in range(1000):
+        if await holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError
