@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
+from memspine.closing import close_all
 from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import BackendUnavailable, MemspineError
 from memspine.model import Health, Memory, Scope
@@ -64,11 +65,7 @@ class Chain:
 
     async def close(self) -> None:
         """Close every member, also when closing one fails. Raises the first error, after all were closed."""
-        closing = (member.close(patience_seconds=self._deadline_seconds) for member in self._members)
-        results = await asyncio.gather(*closing, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        await close_all(member.close(patience_seconds=self._deadline_seconds) for member in self._members)
 
     async def write(
         self, operation: str, call: Callable[[MemoryBackend], Awaitable[T]], *, ids: Sequence[str] = ()

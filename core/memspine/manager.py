@@ -395,9 +395,7 @@ class MemoryManager(Keeping):
             limit=limit,
             max_tokens=max_tokens,
         )
-        if request.text:
-            await running.catch_up()
-        result = await running.retrieval.recall(request)
+        result = await running.recall(request)
         if not preview:
             running.record_accesses(result)
         return result

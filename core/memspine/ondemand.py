@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeVar
@@ -45,7 +44,8 @@ class OnDemand(Generic[T]):
         self._is_closed = False
 
     async def opened(self) -> T:
-        """What the provider opened. Raises whatever opening it raises.
+        """What the provider opened. Raises whatever opening it raises, ClosedError once it is closed, and
+        BackendUnavailable where its opening was given up.
 
         A caller that gives up waiting does not stop the opening: a store may be migrating its data just then.
         """
@@ -54,8 +54,10 @@ class OnDemand(Generic[T]):
         if self._holder is not None and self._holder.done() and not self._holder.cancelled():
             self._holder.exception()  # looked at: a store that broke down while it was open is opened anew
         if self._ready is None or self._holder is None or self._holder.done():
-            self._ready = asyncio.get_running_loop().create_future()
-            self._holder = asyncio.create_task(self._hold(self._ready))
+            ready = self._ready = asyncio.get_running_loop().create_future()
+            self._holder = asyncio.create_task(self._hold(ready))
+            # Not in the task itself, which may be cancelled before its first step.
+            self._holder.add_done_callback(lambda _: self._give_up(ready))
         return await asyncio.shield(self._ready)
 
     async def ask(self, call: Callable[[T], Awaitable[R]], *, seconds: float | None = None) -> R:
@@ -74,19 +76,25 @@ class OnDemand(Generic[T]):
             late = deadline.expired()
             reason = f"took longer than {seconds:g} s" if late else self.redact(f"failed: {describe(error)}")
             raise CallFailed(reason, has_begun=has_begun, is_late=late) from error
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise
             raise CallFailed(self.redact(f"failed: {describe(error)}"), has_begun=has_begun) from error
 
     async def close(self, *, patience_seconds: float) -> None:
-        """Close it for good; an opening that is under way may end first, or is given up in time."""
+        """Close it for good; an opening that is under way may end first, or is given up in time. Raises
+        BackendUnavailable when closing failed."""
         self._is_closed = True
         self._leave.set()
-        if self._holder is not None:
-            await asyncio.wait([self._holder], timeout=patience_seconds)
-            self._holder.cancel()
-            holder, self._holder = self._holder, None
-            with contextlib.suppress(asyncio.CancelledError):
-                await holder
+        if (holder := self._holder) is None:
+            return
+        await asyncio.wait([holder], timeout=patience_seconds)
+        holder.cancel()
+        # Waited for and not awaited: its cancellation is not that of whoever closes.
+        await asyncio.wait([holder])
+        self._holder = None
+        if not holder.cancelled():
+            holder.result()
 
     async def _hold(self, ready: asyncio.Future[T]) -> None:
         """Open and close in one task, as stores with tasks of their own need it."""
@@ -100,3 +108,16 @@ class OnDemand(Generic[T]):
                 raise BackendUnavailable(self.name, text) from error
             ready.set_exception(error if isinstance(error, Exception) else RuntimeError(f"SystemExit({error})"))
             ready.exception()  # looked at, because whoever asked for it may have given up waiting
+
+    def _give_up(self, ready: asyncio.Future[T]) -> None:
+        """Whatever ended the opening, whoever waits for it hears of it."""
+        if not ready.done():
+            reason = "its opening was given up"
+            ready.set_exception(ClosedError(self.name) if self._is_closed else BackendUnavailable(self.name, reason))
+            ready.exception()
+
+
+def _is_cancelled() -> bool:
+    """Whether the running task was asked to end; a cancellation may also come from within a plugin."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

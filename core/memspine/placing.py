@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
 import attrs
@@ -11,7 +11,6 @@ from memspine.contracts import Injector
 from memspine.errors import MemspineError, describe
 from memspine.injection import Fence, render_block
 from memspine.results import InjectionResult, SearchResult
-from memspine.retrieval import RecallRequest, Retrieval
 from memspine.text import TokenCounter
 
 
@@ -31,8 +30,7 @@ async def place_memories(
     request: Mapping[str, Any],
     *,
     injector: Injector,
-    retrieval: Retrieval,
-    recall: Callable[[str], RecallRequest],
+    recall: Callable[[str], Awaitable[SearchResult]],
     placement: Placement,
 ) -> tuple[InjectionResult, bool]:
     """The request with the memories that its question recalls, and whether all went well.
@@ -48,7 +46,7 @@ async def place_memories(
         question = injector.query_text(bare)
         if not question:
             return InjectionResult(request=bare, reason="the request holds no words of the user's"), True
-        result: SearchResult = await retrieval.recall(recall(question))
+        result = await recall(question)
         block = render_block(
             result.hits,
             fence=fence,

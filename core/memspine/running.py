@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 import attrs
 
 from memspine import times
+from memspine.catchup import CatchUp, may_lack
 from memspine.chain import Chain, Member
+from memspine.closing import close_all
 from memspine.config import (
     BackendSettings,
     Config,
@@ -36,7 +37,7 @@ from memspine.engine import (
     vector_engine,
 )
 from memspine.errors import MemspineError, NoVectorsError
-from memspine.indexing import IndexSettings, Progress, VectorIndex
+from memspine.indexing import IndexSettings, Progress, Round, VectorIndex
 from memspine.injection import Fence
 from memspine.maintenance import KINDS, Kind, MaintenanceReport, run_maintenance
 from memspine.model import Finding, Health, Scope
@@ -46,7 +47,7 @@ from memspine.plugins import Plugins
 from memspine.policy import CallPolicy
 from memspine.resources import SharedResources, open_provider
 from memspine.results import VECTORS_OFF, InjectionResult, SearchResult
-from memspine.retrieval import UNRANKED, Reranking, Retrieval
+from memspine.retrieval import UNRANKED, RecallRequest, Reranking, Retrieval
 from memspine.secret import install_secret
 from memspine.telemetry import AccessCounts
 from memspine.text import TokenCounter
@@ -60,14 +61,13 @@ ACCESS_DELAY_SECONDS: Final = 4.0
 """How long recalls are gathered before they are written; at most 5 s are promised."""
 INDEX_PAUSE_SECONDS: Final = 5.0
 """How often a long-lived manager looks for what other processes wrote."""
+INJECTOR_PATIENCE_SECONDS: Final = 1.0
 GATHERING_SECONDS: Final = 0.02
 REINDEX_STEP_SECONDS: Final = 0.5
 WAIT_SECONDS: Final = 0.2
 CATCH_UP_SECONDS: Final = 0.1
-"""How long a question of a short-lived manager may wait for what was written before it, a model being there."""
-CATCH_UP_SECONDS_MAX: Final = 2.0
-CATCH_UP_PAUSE_SECONDS: Final = 1.0
-"""How long what other processes write may go unnoticed by such a manager."""
+"""How long a question of a short-lived manager has what is new indexed, a model being there; a batch that was begun by
+then is finished."""
 
 
 def read_config(
@@ -92,9 +92,7 @@ class Running:
         self._plugins = plugins
         self._count_tokens = count_tokens
         self._resources = SharedResources()
-        self._stack = AsyncExitStack()
-        self._injectors: dict[str, Injector] = {}
-        self._injecting = asyncio.Lock()
+        self._injectors: dict[str, OnDemand[Injector]] = {}
         self._accesses = AccessCounts()
         self._secret: bytes | None = None
         self._background: list[asyncio.Task[None]] = []
@@ -115,7 +113,7 @@ class Running:
             reranking=self.reranking,
         )
         self._has_changes = asyncio.Event()
-        self._caught_up_at = -CATCH_UP_PAUSE_SECONDS
+        self._catch_up = CatchUp(self._catch_up_round)
 
     def start_background(self) -> None:
         """Keep telemetry and maintenance going, each in a task of its own."""
@@ -129,20 +127,19 @@ class Running:
             self._background.append(asyncio.create_task(self._keep_indexed(self.index)))
 
     async def close(self) -> None:
-        """Stop the background tasks, write telemetry, close every store and injector."""
-        for task in self._background:
-            task.cancel()
-        if self._background:
-            await asyncio.wait(self._background)
+        """Stop the background tasks, write telemetry, close every store, model and injector. Raises the first error,
+        after all were closed; a mistake that had ended a background task is one."""
         try:
+            for task in self._background:
+                task.cancel()
+            if self._background:
+                await asyncio.wait(self._background)
+            await self._catch_up.close()
             await self._noting("telemetry", self.flush_accesses())
         finally:
-            await self._stack.aclose()
-            if self.reranking is not None:
-                await self.reranking.close()
-            if self.index is not None:
-                await self.index.close()
-            await self.chain.close()
+            injectors = [one.close(patience_seconds=INJECTOR_PATIENCE_SECONDS) for one in self._injectors.values()]
+            others = [one.close() for one in (self.reranking, self.index, self.chain) if one is not None]
+            await close_all((*injectors, *others, *map(_result, self._background)))
 
     async def place(
         self,
@@ -164,12 +161,12 @@ class Running:
             fence=lambda: Fence.of(secret=self.secret(), owner=scope.owner, session=session),
             count_tokens=self._count_tokens,
         )
-        await self.catch_up()
         result, well = await place_memories(
             request,
             injector=await self.injector(shape),
-            retrieval=self.retrieval,
-            recall=lambda question: self.policy.recall_request(question, scope=scope, limit=_SPARE * limit),
+            recall=lambda question: self.recall(
+                self.policy.recall_request(question, scope=scope, limit=_SPARE * limit)
+            ),
             placement=placement,
         )
         if result.trace is not None:
@@ -178,13 +175,12 @@ class Running:
 
     async def injector(self, shape: str) -> Injector:
         """The injector of a request shape, opened at first use. Raises UnknownPluginError, PluginLoadError."""
-        async with self._injecting:
-            if shape not in self._injectors:
-                provider = self._plugins.injector(shape)
-                self._injectors[shape] = await self._stack.enter_async_context(
-                    self._opened(provider, provider.config_type(), name=shape)
-                )
-        return self._injectors[shape]
+        if shape not in self._injectors:
+            provider = self._plugins.injector(shape)
+            self._injectors[shape] = OnDemand(
+                shape, open=lambda: self._opened(provider, provider.config_type(), name=shape)
+            )
+        return await self._injectors[shape].opened()
 
     def secret(self) -> bytes:
         """The installation's secret. Raises OSError."""
@@ -223,8 +219,9 @@ class Running:
         )
 
     def note_changes(self) -> None:
-        """Have what was just written embedded soon, where there is background work."""
+        """Have what was just written embedded soon: by background work, or before the next question."""
         self._has_changes.set()
+        self._catch_up.note_changes()
 
     async def reindex(
         self, *, rebuild: bool, on_progress: Callable[[tuple[Progress, ...]], None] | None
@@ -267,17 +264,19 @@ class Running:
         rerank = await rerank_engine(self.reranking, probe=probe)
         return EngineStatus(keyword=keyword, embedding=embedding, vectors=vectors, rerank=rerank)
 
-    async def catch_up(self) -> None:
-        """Embed what was written lately, where no background work does it; what keeps it from being done, the answer
-        will tell."""
-        is_due = self._has_changes.is_set() or time.monotonic() - self._caught_up_at >= CATCH_UP_PAUSE_SECONDS
-        if self.index is None or self._background or not is_due:
-            return
-        self._has_changes.clear()
-        self._caught_up_at = time.monotonic()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CATCH_UP_SECONDS_MAX):
-                await self._noting("embedding", self.index.work(seconds=CATCH_UP_SECONDS))
+    async def recall(self, request: RecallRequest) -> SearchResult:
+        """The best memories for a question; where no background work does it, what was written lately is indexed first,
+        and an answer that may lack what this manager wrote says so. Raises BackendUnavailable when no store answers."""
+        lacking = ""
+        if request.text and self.index is not None and not self._background:
+            lacking = await self._catch_up.before_question()
+        result = await self.retrieval.recall(request)
+        if not lacking or self.index is None or not self._uses_index(result):
+            return result
+        if not await may_lack(self.index, request.scope):
+            return result
+        trace = attrs.evolve(result.trace, degraded=(*result.trace.degraded, lacking))
+        return attrs.evolve(result, trace=trace)
 
     async def health(self, *, deep: bool) -> dict[str, Health]:
         """Every backend's health, and the vector store's after them; what background work has run into, and not got
@@ -290,6 +289,11 @@ class Running:
         healths[primary] = attrs.evolve(healths[primary], findings=(*healths[primary].findings, *findings))
         return healths
 
+    def _uses_index(self, result: SearchResult) -> bool:
+        """Whether an answer came from the index: from its vectors, or from the words that it keeps for the primary."""
+        keeps_words = Capability.LEXICAL not in self.config.primary.provider.capabilities
+        return keeps_words or any(leg.leg == "vector" and leg.status == "ran" for leg in result.trace.legs)
+
     async def _repeat(self, work: Callable[[], Awaitable[object]], pause_seconds: float) -> None:
         name = "telemetry" if work == self.flush_accesses else "maintenance"
         while True:
@@ -298,21 +302,32 @@ class Running:
 
     async def _keep_indexed(self, index: VectorIndex) -> None:
         while True:
-            await self._noting("embedding", index.work())
+            await self._index_round(index, seconds=None)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(INDEX_PAUSE_SECONDS):
                     await self._has_changes.wait()
             await asyncio.sleep(GATHERING_SECONDS)  # what is written in one go is embedded in one go
             self._has_changes.clear()
 
-    async def _noting(self, name: str, work: Awaitable[object]) -> None:
+    async def _catch_up_round(self) -> Round | None:
+        return None if self.index is None else await self._index_round(self.index, seconds=CATCH_UP_SECONDS)
+
+    async def _index_round(self, index: VectorIndex, *, seconds: float | None) -> Round | None:
+        """A round of indexing, whose troubles `health` tells as well; None where it failed."""
+        done = await self._noting("embedding", index.work(seconds=seconds))
+        if done is not None and done.troubles:
+            self._troubles["embedding"] = "; ".join(done.troubles)
+        return done
+
+    async def _noting(self, name: str, work: Awaitable[T]) -> T | None:
         """Do background work; its failure is nobody's call to fail, so it is kept for `health` until it succeeds."""
         try:
-            await work
+            result = await work
         except MemspineError as error:
             self._troubles[name] = str(error)
-        else:
-            self._troubles.pop(name, None)
+            return None
+        self._troubles.pop(name, None)
+        return result
 
     def _make_index(self) -> tuple[VectorIndex | None, str]:
         """The vector index, or why there is none. Raises ConfigError."""
@@ -372,6 +387,11 @@ class Running:
             data_folder=self.config.data_folder,
             resources=self._resources,
         )
+
+
+async def _result(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.result()
 
 
 async def _is_lexical(backend: MemoryBackend) -> bool:

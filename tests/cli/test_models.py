@@ -1,5 +1,6 @@
 """models list, fetch, path: downloads from a real server on this machine, whole or not at all."""
 
+import errno
 import hashlib
 import json
 import os
@@ -386,6 +387,25 @@ def test_one_process_at_a_time(models, cli, server):
     assert [process.returncode for process in both] == [0, 0]
     assert ["2 files fetched" in answers[0][0], "is there already" in answers[1][0]] == [True, True]
     assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("times_out", ["the disk", "the origin"])
+def test_only_a_taken_lock_is_another_process(models, monkeypatch, times_out):
+    """A disk or an origin that takes too long is told as what it is, once, and not as another process that fetches."""
+    waits, attempts = [], []
+
+    def late(*arguments, **keywords):
+        attempts.append(1)
+        raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
+
+    class Origin:
+        opened = late
+
+    if times_out == "the disk":
+        monkeypatch.setattr("shutil.disk_usage", late)
+    with pytest.raises(TimeoutError, match="Connection timed out"):
+        fetch_model(MODEL, data_folder=models.parent, origin=Origin(), on_wait=lambda: waits.append(1))
+    assert (waits, attempts) == ([], [1])
 
 
 def test_interrupted_fetch(models, cli, server):

@@ -6,6 +6,7 @@ import asyncio
 import math
 import struct
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,6 +61,80 @@ def test_nothing_bad_gets_through(name):
         use.breaker.succeed()
         source.answer = None
         assert await use.query_vector("a") == source.vector("a")
+
+    asyncio.run(run())
+
+
+SOUND = EmbeddingIdentity(plugin="test", model="letters", revision="1", dimension=4)
+BAD_IDENTITIES = {
+    "nothing": None,
+    "a name": "letters",
+    "no dimension": attrs.evolve(SOUND, dimension=0),
+    "half a dimension": attrs.evolve(SOUND, dimension=4.0),
+    "true as dimension": attrs.evolve(SOUND, dimension=True),
+    "no model": attrs.evolve(SOUND, model=""),
+    "no revision": attrs.evolve(SOUND, revision=None),
+    "half a character": attrs.evolve(SOUND, revision="\ud800"),
+    "a negative window": attrs.evolve(SOUND, window_tokens=-1),
+    "no window": attrs.evolve(SOUND, window_tokens=None),
+}
+
+
+@pytest.mark.parametrize("name", BAD_IDENTITIES)
+def test_an_identity_is_checked(name):
+    """A source that says nothing usable about its vectors is out of order, for questions and for documents; what it
+    says later is asked anew."""
+
+    async def run():
+        source, said = Source(), [BAD_IDENTITIES[name]]
+        sound = source.identity
+
+        async def identity():
+            return said[0] if said else await sound()
+
+        source.identity = identity
+        use = embedder(source)
+        for call in (use.identity(), use.query_vector("a"), use.document_vectors(["a"], chunk_tokens=0)):
+            use.breaker.succeed()
+            with pytest.raises(EmbeddingError, match="identity") as caught:
+                await call
+            assert (caught.value.kind, use.breaker.pause_seconds > 0, use.is_loaded) == ("config", True, False)
+        said.clear()
+        use.breaker.succeed()
+        assert await use.query_vector("a") == source.vector("a")
+
+    asyncio.run(run())
+
+
+BAD_COUNTS = {
+    "too few": lambda texts: (1,) * (len(texts) - 1),
+    "too many": lambda texts: (1,) * (len(texts) + 1),
+    "nothing": lambda _: None,
+    "a number": lambda _: 3,
+    "halves": lambda texts: (0.5,) * len(texts),
+    "negative": lambda texts: (-1,) * len(texts),
+    "words": lambda texts: ("3",) * len(texts),
+}
+
+
+@pytest.mark.parametrize("name", BAD_COUNTS)
+def test_token_counts_are_checked(name):
+    """Anything else than one number a text, 0 or more, is the source's trouble, whenever it is counted."""
+
+    async def run():
+        async def count_tokens(texts):
+            return BAD_COUNTS[name](texts)
+
+        source = Source(window_tokens=16)
+        source.count_tokens = count_tokens
+        with pytest.raises(EmbeddingError, match="counts") as caught:
+            await embedder(source).document_vectors(["a word " * 20], chunk_tokens=0)
+        assert caught.value.kind == "config"
+        source = Source()
+        source.count_tokens = count_tokens
+        source.answer = EmbeddingError("letters", "too long", expected="less", kind="too_long")
+        with pytest.raises(EmbeddingError, match="counts"):
+            await embedder(source).document_vectors(["a word " * 20], chunk_tokens=0)
 
     asyncio.run(run())
 

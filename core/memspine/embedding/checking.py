@@ -7,9 +7,32 @@ from array import array
 from operator import mul
 
 from memspine.contracts import EmbeddingIdentity, Vectors
-from memspine.errors import EmbeddingError
+from memspine.errors import EmbeddingError, shorten
 
 NORM_TOLERANCE = 1e-3
+
+
+def checked_identity(identity: object, *, source: str) -> EmbeddingIdentity:
+    """What a source says of its vectors. Raises EmbeddingError of kind "config" for what cannot name them."""
+    if not isinstance(identity, EmbeddingIdentity):
+        reason = f"answered {type(identity).__name__} as its identity"
+        raise EmbeddingError(source, reason, expected="memspine.contracts.EmbeddingIdentity", kind="config")
+    names = (identity.plugin, identity.model, identity.revision, identity.prompt_scheme)
+    numbers = ((identity.dimension, 1), (identity.window_tokens, 0))
+    if not all(map(_is_name, names)) or not all(_is_number(number, least=least) for number, least in numbers):
+        reason = f"answered the identity {shorten(identity, length_max=200)}"
+        expected = "names that are not empty, a dimension of 1 or more, a window of 0 or more"
+        raise EmbeddingError(source, reason, expected=expected, kind="config")
+    return identity
+
+
+def checked_counts(counts: object, *, source: str, count: int) -> tuple[int, ...]:
+    """How many tokens each of `count` texts has. Raises EmbeddingError of kind "config" for anything else."""
+    found = tuple(counts) if isinstance(counts, (tuple, list)) else ()
+    if len(found) != count or not all(_is_number(number, least=0) for number in found):
+        reason = f"answered {shorten(counts)} as token counts of {count} texts"
+        raise EmbeddingError(source, reason, expected="one each, 0 or more", kind="config")
+    return found
 
 
 def checked(vectors: object, *, source: str, identity: EmbeddingIdentity, count: int) -> list[bytes]:
@@ -31,6 +54,14 @@ def checked(vectors: object, *, source: str, identity: EmbeddingIdentity, count:
             got = f"vector {place} of {count} has norm {norm:.6g}"
             raise EmbeddingError(source, got, expected=f"1, to {NORM_TOLERANCE:g}")
     return rows
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name != "" and not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _is_number(number: object, *, least: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= least
 
 
 def _norm(row: bytes) -> float:

@@ -10,7 +10,7 @@ from memspine.chunking import halves, packed, segments
 from memspine.contracts import EmbeddingIdentity, EmbeddingSource, Role, Vectors
 from memspine.embedding.breaker import Breaker
 from memspine.embedding.cache import CacheKey, EmbeddingCache
-from memspine.embedding.checking import checked
+from memspine.embedding.checking import checked, checked_counts, checked_identity
 from memspine.errors import EmbeddingError, MemspineError, Trouble
 from memspine.ondemand import CallFailed, OnDemand
 
@@ -52,7 +52,11 @@ class Embedder:
     async def identity(self) -> EmbeddingIdentity:
         """The identity of the vectors. Raises EmbeddingError."""
         if self._identity is None:
-            self._identity = await self._asked("its identity", lambda source: source.identity())
+
+            async def identify(source: EmbeddingSource) -> EmbeddingIdentity:
+                return checked_identity(await source.identity(), source=self.name)
+
+            self._identity = await self._asked("its identity", identify)
         return self._identity
 
     async def query_vector(self, text: str) -> bytes:
@@ -129,7 +133,7 @@ class Embedder:
                 if error.kind != "too_long" or 0 < limit <= CHUNK_TOKENS_MIN:
                     return error
                 if not limit:
-                    (limit,) = await self._asked("counting tokens", lambda source: source.count_tokens([text]))
+                    (limit,) = await self._tokens([text])
                 limit = max(limit // 2, CHUNK_TOKENS_MIN)
 
     async def _chunked(self, texts: Sequence[str], *, tokens_max: int) -> list[tuple[str, ...]]:
@@ -159,10 +163,10 @@ class Embedder:
         return packed(pieces, counts, tokens_max=tokens_max)
 
     async def _tokens(self, texts: Sequence[str]) -> tuple[int, ...]:
-        counts = await self._asked("counting tokens", lambda source: source.count_tokens(texts))
-        if len(counts) != len(texts):
-            raise EmbeddingError(self.name, f"{len(counts)} token counts for {len(texts)} texts", expected="one each")
-        return tuple(counts)
+        async def count(source: EmbeddingSource) -> tuple[int, ...]:
+            return checked_counts(await source.count_tokens(texts), source=self.name, count=len(texts))
+
+        return await self._asked("counting tokens", count)
 
     async def _chunk_vectors(self, chunks: Sequence[tuple[str, ...]]) -> list[tuple[bytes, ...] | EmbeddingError]:
         flat = [chunk for text in chunks for chunk in text]

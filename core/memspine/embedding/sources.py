@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import attrs
 
+from memspine.closing import close_all
 from memspine.config import Config, SourceSettings, redacted, source_from_mapping
 from memspine.config.schema import AUTO, NONE
 from memspine.contracts import EmbeddingSource, Space
@@ -73,9 +74,8 @@ class Sources:
         return self._embedder(settings)
 
     async def close(self) -> None:
-        """Close all that were opened."""
-        for embedder in self._embedders.values():
-            await embedder.close()
+        """Close all that were opened. Raises the first error, after all were closed."""
+        await close_all(embedder.close() for embedder in self._embedders.values())
 
     # ── inside ──
 

@@ -14,6 +14,7 @@ import attrs
 
 from memspine import times
 from memspine.chain import Chain
+from memspine.closing import close_all
 from memspine.contracts import Capability, Quantisation, Space, VectorStore
 from memspine.embedding import Embedder
 from memspine.embedding.sources import Sources
@@ -258,9 +259,9 @@ class VectorIndex:
             return Health(ok=False, detail=str(error))
 
     async def close(self) -> None:
-        """Close the sources and the store."""
-        await self._sources.close()
-        await self._store.close(patience_seconds=self._settings.deadline_seconds)
+        """Close the sources and the store. Raises the first error, after all were closed."""
+        store = self._store.close(patience_seconds=self._settings.deadline_seconds)
+        await close_all((self._sources.close(), store))
 
     # ── inside ──
 

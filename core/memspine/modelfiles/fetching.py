@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -65,13 +66,13 @@ def fetch_model(
     for place in (data_folder, folder.parent):  # one by one: parents that are made along the way are for everyone
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
     fetch = _Fetch(model, folder=folder, origin=origin, on_progress=on_progress)
-    try:
-        with locked(folder, timeout_seconds=0):
-            return fetch.run()
-    except TimeoutError:
-        if on_wait is not None:
-            on_wait()
-    with locked(folder, timeout_seconds=LOCK_SECONDS):
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(folder, timeout_seconds=0))
+        except TimeoutError:
+            if on_wait is not None:
+                on_wait()
+            stack.enter_context(locked(folder, timeout_seconds=LOCK_SECONDS))
         return fetch.run()
 
 
