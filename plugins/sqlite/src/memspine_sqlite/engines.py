@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -126,17 +125,6 @@ class Engines:
         if self.engine in {"auto", "numpy", "sqlite-vec"} and self.extension.is_ready(connection):
             return Scanner(scan_in_sql).nearest(connection, shelf, question)
         return Scanner(scan_in_python).nearest(connection, shelf, question)
-
-    def line(
-        self, connection: apsw.Connection, shelf: Shelf, layout: Layout, *, sessions: Collection[int], at: int
-    ) -> Iterable[tuple[int, int, int, str]] | None:
-        """Session, time, row and id of a shelf's memories in some sessions, if its matrix is kept; None otherwise."""
-        with self._lock:
-            if shelf.number not in self._matrices:
-                return None
-        from memspine_sqlite import matrix
-
-        return matrix.line(self._view(connection, shelf, layout), sessions=sessions, at=at)
 
     def name(self, connection: apsw.Connection) -> str:
         """What answers, once a shelf is asked about again."""

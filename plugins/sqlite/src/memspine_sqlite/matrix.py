@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import apsw
@@ -326,19 +326,6 @@ def cosines(numbers: Numbers, query: Numbers) -> Numbers:
     norms = np.sqrt(np.einsum("ij,ij->i", numbers, numbers) * np.einsum("i,i->", query, query))
     found: Numbers = np.round(np.einsum("ij,j->i", numbers, query) / norms, DECIMALS)
     return found
-
-
-def line(view: View, *, sessions: Collection[int], at: int) -> Iterable[tuple[int, int, int, str]]:
-    """Session, time of creation, row and id of each memory in some sessions that has not expired, in any order."""
-    columns = {name: column[: view.size] for name, column in view.columns.items()}
-    mask = np.isin(columns["session"], list(sessions)) & (columns["row"] == columns["first"])
-    mask &= columns["expires_at"] > at
-    if view.alive is not None:
-        mask &= view.alive[: view.size]
-    places = np.flatnonzero(mask)
-    ids = [view.ids[place] for place in places.tolist()]
-    numbers = (columns[name][places].tolist() for name in ("session", "created_at", "row"))
-    return zip(*numbers, ids, strict=True)
 
 
 def _exact(vectors: Sequence[bytes], question: Question) -> list[float]:
