@@ -1,7 +1,6 @@
 import asyncio
 import math
 
-import attrs
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +12,7 @@ from memspine_sqlite import engines
 from memspine_sqlite.connections import Settings
 
 from .tools import ALICE, START, at, child, run
-from .vectors import ENGINES, QUANTISATIONS, drawn, found, opened_vectors, packed, record, refs, space
+from .vectors import ENGINES, QUANTISATIONS, drawn, found, opened_vectors, packed, record, refs, same, space
 
 FAST = Settings(synchronous="OFF")
 OWNERS = ("alice", "bob", "global")
@@ -137,14 +136,6 @@ def test_all_engines_give_the_same_answer(tmp_path_factory, quantisation):
         run(go())
 
     check()
-
-
-def same(one, other):
-    """Two answers say the same."""
-    for left, right in ((one.hits, other.hits), (one.others, other.others)):
-        assert [attrs.evolve(hit, score=0) for hit in left] == [attrs.evolve(hit, score=0) for hit in right]
-        assert [hit.score for hit in left] == pytest.approx([hit.score for hit in right], abs=1e-9)
-    assert one.compared == other.compared
 
 
 @pytest.mark.parametrize("dimension", [40, 1024, 1536, 3072])

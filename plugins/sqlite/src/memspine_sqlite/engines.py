@@ -118,10 +118,13 @@ class Engines:
 
     def nearest(self, connection: apsw.Connection, shelf: Shelf, question: Question) -> Found:
         """The best of a shelf."""
+        view = None
         if self._wants_matrix(connection, shelf, question):
+            view = self._view(connection, shelf, question.layout)
+        if view is not None:
             from memspine_sqlite import matrix
 
-            return matrix.nearest(connection, self._view(connection, shelf, question.layout), question)
+            return matrix.nearest(connection, view, question)
         if self.engine in {"auto", "numpy", "sqlite-vec"} and self.extension.is_ready(connection):
             return Scanner(scan_in_sql).nearest(connection, shelf, question)
         return Scanner(scan_in_python).nearest(connection, shelf, question)
@@ -163,7 +166,7 @@ class Engines:
 
         return matrix.estimated_bytes(shelf, question.layout) <= self._bytes_max
 
-    def _view(self, connection: apsw.Connection, shelf: Shelf, layout: Layout) -> View:
+    def _view(self, connection: apsw.Connection, shelf: Shelf, layout: Layout) -> View | None:
         with self._lock:
             kept = self._matrices.setdefault(shelf.number, _Kept())
             self._matrices.move_to_end(shelf.number)
@@ -185,14 +188,20 @@ class _Kept:
         self._matrix: Matrix | None = None
         self.bytes = 0
 
-    def view(self, connection: apsw.Connection, shelf: Shelf, layout: Layout) -> View:
-        """The matrix at the shelf's version, or at a later one that another thread has seen already."""
+    def view(self, connection: apsw.Connection, shelf: Shelf, layout: Layout) -> View | None:
+        """The matrix at the shelf's version; None where it is at a later one, which another question has seen.
+
+        Such a matrix holds what this question's snapshot does not, and has lost what it does. A second matrix would
+        cost more than a scan.
+        """
         from memspine_sqlite import matrix
 
         with self._lock:
             found = self._matrix
             if found is None:
                 found = matrix.matrix_of(connection, shelf, layout)
+            elif found.version > shelf.version:
+                return None
             elif found.version < shelf.version:
                 found.refresh(connection, shelf)
                 if found.is_sparse:

@@ -125,10 +125,12 @@ class Matrix:
         self.has_parts = self.has_parts or not is_first.all()
         self.has_expiry = self.has_expiry or bool((self.columns["expires_at"][start:end] != _NEVER).any())
         self.ids.extend(ids)
-        if is_first.all():
-            self.places.update(zip(ids, range(start, end), strict=True))
+        added = {ids[n]: start + n for n in np.flatnonzero(is_first).tolist()}
+        if self.places.keys().isdisjoint(added):
+            self.places.update(added)
         else:
-            self.places.update((ids[n], start + n) for n in np.flatnonzero(is_first).tolist())
+            # Whoever reads meanwhile still has to find what is replaced.
+            self.places = self.places | added
         if self.alive is not None:
             self.alive = np.concatenate([self.alive[:start], np.ones(len(rows), bool)])
         # Last, so that whoever reads meanwhile sees whole rows.
