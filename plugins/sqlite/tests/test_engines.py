@@ -169,6 +169,31 @@ def test_engines_agree_on_many(tmp_path, quantisation, dimension):
     run(go())
 
 
+@pytest.mark.parametrize("others", [50, 600])
+@pytest.mark.parametrize("quantisation", QUANTISATIONS)
+def test_a_long_memory_takes_one_place(tmp_path, quantisation, others):
+    """However many near chunks a memory has, all engines give as many hits as were asked for, the same ones."""
+
+    async def go():
+        async with opened_vectors(tmp_path / "store.db", FAST) as store:
+            await store.open_space(space(dimension=40, quantisation=quantisation))
+            asked = drawn("q", 40)
+            near = np.frombuffer(asked, "<f4") + 0.01 * clustered(450, dimension=40, seed=3)
+            long = [record("long", row.astype("<f4").tobytes(), chunk=n) for n, row in enumerate(near)]
+            short = [record(f"m{n}", drawn(f"{n} {c}", 40), chunk=c) for n in range(others) for c in range(3)]
+            await store.upsert("space", records=[*short, *long])
+            said = []
+            for engine in ENGINES:
+                store.engines = engines.Engines(engine)
+                said.append(await found(store, asked, limit=20))
+            same(said[0], said[1])
+            same(said[0], said[2])
+            assert said[0].hits[0].id == "long"
+            assert (len(said[0].hits), said[0].compared) == (20, others + 1)
+
+    run(go())
+
+
 def clustered(count, *, dimension, seed):
     """Vectors in groups with unequal directions, as embeddings of texts are."""
     random = np.random.default_rng(seed)

@@ -3,7 +3,7 @@
 import attrs
 from planted_store_base import Clean
 
-from memspine.conformance.reference.nearness import numbers_of
+from memspine.conformance.reference.nearness import cosine, numbers_of
 from memspine.contracts import VectorMatches
 from memspine.model import MemoryFilter, MemoryRef, Scope
 
@@ -321,6 +321,26 @@ class NearestByBits(Clean):
             near = sorted(answer.hits, key=lambda hit: (apart[ref_of(hit)], hit.id))[:limit]
             return attrs.evolve(answer, hits=ranked(near, limit))
         return await super().search(space_id, limit=limit, vector=vector, **question)
+
+
+class NearestChunks(Clean):
+    """Looks among the nearest chunks, of which one memory may have all."""
+
+    breaks = ("VS-28",)
+
+    async def search(self, space_id, *, limit, vector, **question):
+        answer = await super().search(space_id, limit=ALL, vector=vector, **question)
+        if self.shelf(space_id).space.quantisation != "binary":
+            return await super().search(space_id, limit=limit, vector=vector, **question)
+        chunks = self.shelf(space_id).chunks
+        asked = numbers_of(vector)
+        apart = [
+            (cosine(asked, numbers_of(chunk.vector)), ref_of(hit))
+            for hit in answer.hits
+            for chunk in chunks[ref_of(hit)].values()
+        ]
+        near = {ref for _, ref in sorted(apart, reverse=True)[:400]}
+        return attrs.evolve(answer, hits=tuple(hit for hit in answer.hits if ref_of(hit) in near)[:limit])
 
 
 def signs(vector):

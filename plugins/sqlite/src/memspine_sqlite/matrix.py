@@ -210,7 +210,7 @@ def nearest(connection: apsw.Connection, view: View, question: Question) -> Foun
     memories = values if starts is None else np.maximum.reduceat(values, starts) if len(starts) else values
     limit, compared = question.limit, len(memories)
     if question.layout.quantisation == "binary":
-        chosen = _candidates(values, question.candidates)
+        chosen = _candidates(values, memories, starts, question.candidates)
     elif compared > limit:
         chosen = np.flatnonzero(values >= np.partition(memories, compared - limit)[compared - limit] - TOLERANCE)
     else:
@@ -218,7 +218,19 @@ def nearest(connection: apsw.Connection, view: View, question: Question) -> Foun
     return _found(connection, view, question, chosen if places is None else places[chosen], also, compared=compared)
 
 
-def _candidates(values: Numbers, count: int) -> Numbers:
+def _candidates(values: Numbers, memories: Numbers, starts: Numbers | None, count: int) -> Numbers:
+    """The places of what is compared exactly: of so many memories, by the best chunk of each, all that is as near as
+    the farthest of them. Where there are fewer memories, so many chunks at least."""
+    if starts is None or len(values) <= count:
+        return _highest(values, count)
+    chosen = _highest(memories, count)
+    least = min(memories[chosen].min(), np.partition(values, -count)[-count])
+    is_chosen = np.zeros(len(starts), bool)
+    is_chosen[chosen] = True
+    return np.flatnonzero((values >= least) & np.repeat(is_chosen, np.diff(starts, append=len(values))))
+
+
+def _highest(values: Numbers, count: int) -> Numbers:
     """The places of the highest values, the first of those that are equal."""
     if len(values) <= count:
         return np.arange(len(values))
