@@ -6,7 +6,7 @@ from memspine_sqlite import engines, matrix, nearest
 from memspine_sqlite.connections import Settings, connect_reader, reading
 from memspine_sqlite.transactions import Transaction
 
-from .tools import ALICE, ALL, START, run
+from .tools import ALICE, ALL, BOB, START, run
 from .vectors import QUANTISATIONS, drawn, found, opened_vectors, record, refs, same, space
 
 nearest_in_matrix = matrix.nearest
@@ -41,7 +41,7 @@ async def change(store):
     assert (await found(store, drawn("q"), limit=0)).compared == 12
 
 
-async def filled(store, quantisation):
+async def filled(store, quantisation="none"):
     """A store that has been asked, so that it keeps a matrix."""
     await store.open_space(space(quantisation=quantisation))
     names = ("stays", "replaced", "removed", *(f"m{n}" for n in range(9)))
@@ -90,5 +90,29 @@ def test_a_matrix_that_is_brought_up_while_it_is_read(tmp_path, monkeypatch, qua
                 for said, expected in ((after.best, before.best), (after.also, before.also)):
                     assert sorted(said) == sorted(expected)
                 assert after.compared == before.compared
+
+    run(go())
+
+
+def test_nothing_of_a_dropped_space_is_kept(tmp_path):
+    """Dropping a space frees the memory of its matrices and of no other, also where a question began before."""
+
+    async def go():
+        async with opened_vectors(tmp_path / "store.db", FAST, engine="numpy") as store:
+            await store.open_space(space("other"))
+            await store.upsert("other", records=[record("m", owner=owner) for owner in ("alice", "bob")])
+            for scope in (ALICE, BOB):
+                await found(store, drawn("q"), space_id="other", scope=scope)
+            kept = store.engines.kept_bytes
+            await filled(store)
+            assert store.engines.kept_bytes > kept > 0
+            with snapshot(store) as ask:
+                expected = ask(engines.Engines("python"))
+                await store.drop_space("space")
+                assert store.engines.kept_bytes == kept
+                same(ask(store.engines), expected)
+                assert store.engines.kept_bytes == kept
+            await filled(store)
+            assert store.engines.kept_bytes > kept
 
     run(go())

@@ -115,6 +115,7 @@ class Engines:
         self._lock = threading.Lock()
         self._matrices: OrderedDict[int, _Kept] = OrderedDict()
         self._asked: OrderedDict[int, None] = OrderedDict()
+        self._dropped: set[int] = set()
 
     def nearest(self, connection: apsw.Connection, shelf: Shelf, question: Question) -> Found:
         """The best of a shelf."""
@@ -140,6 +141,14 @@ class Engines:
         """Drop every matrix: what was purged is not to stay in memory."""
         with self._lock:
             self._matrices.clear()
+
+    def drop(self, space: int) -> None:
+        """Drop the matrices of a space that is gone, by its number."""
+        with self._lock:
+            # A question that began before may still come with its snapshot.
+            self._dropped.add(space)
+            for number in [number for number, kept in self._matrices.items() if kept.space == space]:
+                del self._matrices[number]
 
     @property
     def kept_bytes(self) -> int:
@@ -168,7 +177,9 @@ class Engines:
 
     def _view(self, connection: apsw.Connection, shelf: Shelf, layout: Layout) -> View | None:
         with self._lock:
-            kept = self._matrices.setdefault(shelf.number, _Kept())
+            if layout.number in self._dropped:
+                return None
+            kept = self._matrices.setdefault(shelf.number, _Kept(layout.number))
             self._matrices.move_to_end(shelf.number)
         view = kept.view(connection, shelf, layout)
         with self._lock:
@@ -183,7 +194,8 @@ class Engines:
 class _Kept:
     """The matrix of one shelf, brought up by one thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, space: int) -> None:
+        self.space = space
         self._lock = threading.Lock()
         self._matrix: Matrix | None = None
         self.bytes = 0

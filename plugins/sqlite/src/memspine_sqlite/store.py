@@ -89,7 +89,7 @@ class SQLiteVectors(VectorStoreDefaults):
 
     async def drop_space(self, space_id: str) -> None:
         """Remove a space with all that is in it."""
-        await self._write(partial(spaces.drop_space, space_id=space_id))
+        self.engines.drop(await self._write(partial(spaces.drop_space, space_id=space_id)))
 
     # ── writing ──
 
