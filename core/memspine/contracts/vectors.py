@@ -17,7 +17,6 @@ from memspine.model import (
     KeywordQuery,
     MemoryFilter,
     MemoryRef,
-    Neighbour,
     PurgeReceipt,
     Scope,
 )
@@ -209,13 +208,6 @@ class VectorStore(Protocol):
 
     async def count(self, space_id: str, *, scope: Scope, now: datetime) -> int:
         """How many memories the space holds."""
-        ...
-
-    async def neighbours(
-        self, refs: Sequence[MemoryRef], *, scope: Scope, now: datetime, before: int, after: int
-    ) -> tuple[Neighbour, ...]:
-        """The memories around each one by time of creation, then arrival, in its owner's session; none without a
-        session."""
         ...
 
     # ── the queue ──

@@ -1,7 +1,6 @@
 import asyncio
 import math
 
-import attrs
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +12,7 @@ from memspine_sqlite import engines
 from memspine_sqlite.connections import Settings
 
 from .tools import ALICE, START, at, child, run
-from .vectors import ENGINES, QUANTISATIONS, drawn, found, opened_vectors, packed, record, refs, space
+from .vectors import ENGINES, QUANTISATIONS, drawn, found, opened_vectors, packed, record, refs, same, space
 
 FAST = Settings(synchronous="OFF")
 OWNERS = ("alice", "bob", "global")
@@ -139,14 +138,6 @@ def test_all_engines_give_the_same_answer(tmp_path_factory, quantisation):
     check()
 
 
-def same(one, other):
-    """Two answers say the same."""
-    for left, right in ((one.hits, other.hits), (one.others, other.others)):
-        assert [attrs.evolve(hit, score=0) for hit in left] == [attrs.evolve(hit, score=0) for hit in right]
-        assert [hit.score for hit in left] == pytest.approx([hit.score for hit in right], abs=1e-9)
-    assert one.compared == other.compared
-
-
 @pytest.mark.parametrize("dimension", [40, 1024, 1536, 3072])
 @pytest.mark.parametrize("quantisation", QUANTISATIONS)
 def test_engines_agree_on_many(tmp_path, quantisation, dimension):
@@ -174,6 +165,31 @@ def test_engines_agree_on_many(tmp_path, quantisation, dimension):
                 assert len(said[0].hits) == 30
                 assert said[0].compared == len({one.id for one in records})
             assert (await store.health(deep=True)).ok
+
+    run(go())
+
+
+@pytest.mark.parametrize("others", [50, 600])
+@pytest.mark.parametrize("quantisation", QUANTISATIONS)
+def test_a_long_memory_takes_one_place(tmp_path, quantisation, others):
+    """However many near chunks a memory has, all engines give as many hits as were asked for, the same ones."""
+
+    async def go():
+        async with opened_vectors(tmp_path / "store.db", FAST) as store:
+            await store.open_space(space(dimension=40, quantisation=quantisation))
+            asked = drawn("q", 40)
+            near = np.frombuffer(asked, "<f4") + 0.01 * clustered(450, dimension=40, seed=3)
+            long = [record("long", row.astype("<f4").tobytes(), chunk=n) for n, row in enumerate(near)]
+            short = [record(f"m{n}", drawn(f"{n} {c}", 40), chunk=c) for n in range(others) for c in range(3)]
+            await store.upsert("space", records=[*short, *long])
+            said = []
+            for engine in ENGINES:
+                store.engines = engines.Engines(engine)
+                said.append(await found(store, asked, limit=20))
+            same(said[0], said[1])
+            same(said[0], said[2])
+            assert said[0].hits[0].id == "long"
+            assert (len(said[0].hits), said[0].compared) == (20, others + 1)
 
     run(go())
 

@@ -5,8 +5,7 @@ from memspine.text import query_terms
 from memspine_sqlite import neighbours
 from memspine_sqlite.connections import Settings
 
-from .tools import ALICE, START, add, at, chance, opened, run, writer_of
-from .vectors import drawn, found, opened_vectors, record, space
+from .tools import ALICE, START, at, chance, opened, run, writer_of
 
 FAST = Settings(synchronous="OFF")
 WORDS = "walnut almond garden spring letter river candle window".split()
@@ -125,33 +124,3 @@ def is_there(memories, ref, scope):
         and is_alive(memory)
         and scope.session in {None, memory.session}
     )
-
-
-def test_neighbours_of_the_vector_store(tmp_path):
-    """The vector store's neighbours are those of a plain loop over the memories that have vectors, in two spaces."""
-
-    async def go():
-        memories = made(9)
-        async with opened_vectors(tmp_path / "store.db", FAST) as store:
-            await fill(store, memories)
-            asked = [*memories, MemoryRef("alice", "unknown")]
-            for scope in (ALICE, Scope.shared("alice"), Scope.of_session("alice", "s"), ALICE):
-                for before, after in ((1, 1), (0, 3), (2, 0)):
-                    said = await store.neighbours(asked, scope=scope, now=NOW, before=before, after=after)
-                    there = [ref for ref in asked if is_there(memories, ref, scope)]
-                    wanted = [near for ref in there for near in around(memories, ref, before=before, after=after)]
-                    assert [(one.of, one.id, one.offset) for one in said] == wanted
-                for space_id in [space.id for space in await store.spaces()] * 2:
-                    # From the second question on a matrix is kept, and neighbours come from there.
-                    await found(store, drawn(1), space_id=space_id, scope=Scope.shared("alice"))
-
-    async def fill(store, memories):
-        async with opened(tmp_path / "store.db", FAST) as backend:
-            await add(backend, "without a vector", session="s")
-        for place, (ref, memory) in enumerate(memories.items()):
-            id = f"space {place % 2}"
-            await store.open_space(space(id))
-            fields = {"session": memory.session, "created_at": memory.created_at, "expires_at": memory.expires_at}
-            await store.upsert(id, records=[record(ref.id, owner=ref.owner, **fields)])
-
-    run(go())

@@ -109,6 +109,31 @@ def test_a_session_purges_its_own_vectors(tmp_path):
     run(go())
 
 
+class Read(list):
+    """Counts how often it is gone through."""
+
+    times = 0
+
+    def __iter__(self):
+        self.times += 1
+        return super().__iter__()
+
+
+def test_a_purge_of_a_session_goes_through_the_ids_once(tmp_path):
+    """What a session's purge takes grows with the ids and with what the session holds, not with one times the other."""
+
+    async def go():
+        async with opened_vectors(tmp_path / "store.db", FAST) as store:
+            await store.open_space(space())
+            names = Read(f"m{n}" for n in range(300))
+            await store.upsert("space", records=[record(name, session="s") for name in names])
+            names.times = 0
+            assert (await store.purge(names, scope=Scope.of_session("alice", "s"))).memories == 300
+            assert names.times == 1
+
+    run(go())
+
+
 def test_a_purge_reaches_vectors_in_backups(tmp_path):
     """A purge erases vectors in the copies that the store wrote, and finishes after a crash what it began."""
 

@@ -58,33 +58,6 @@ def test_backend_and_store_share_a_database(tmp_path):
     run(go())
 
 
-def test_neighbours_are_memories_with_vectors(tmp_path):
-    """Neighbours are memories that have vectors, once for all of their chunks, whatever else is in the same file."""
-
-    async def go():
-        async with opened(tmp_path / "store.db") as backend:
-            store = on(backend)
-            await store.open_space(space())
-            for n in range(5):
-                await add(backend, f"m{n}", session="s", created_at=at(n))
-            await store.upsert("space", records=[record("m2", session="s", created_at=at(2))])
-            await store.upsert(
-                "space",
-                records=[
-                    record(f"x{n}", session="s", created_at=at(n // 2), chunk=c) for n in range(4) for c in (0, 1)
-                ],
-            )
-            asked = refs("m2", "x1", "x0", "unknown")
-            near = await store.neighbours(asked, scope=ALICE, now=START, before=1, after=2)
-            assert [(one.of.id, one.id, one.offset) for one in near] == [
-                ("m2", "x3", -1),
-                ("x1", "x0", -1), ("x1", "x2", 1), ("x1", "x3", 2),
-                ("x0", "x1", 1), ("x0", "x2", 2),
-            ]  # fmt: skip
-
-    run(go())
-
-
 def test_a_purge_of_the_backend_takes_the_vectors_along(tmp_path):
     """Purging memories erases their vectors in the same file too, whether or not a vector store is in use."""
 

@@ -7,6 +7,9 @@ from array import array
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import attrs
+import pytest
+
 from memspine.contracts import EmbeddingIdentity, Space, VectorRecord
 from memspine.model import MemoryRef
 from memspine_sqlite.connections import Settings
@@ -79,6 +82,14 @@ async def found(store, vector, *, space_id="space", scope=ALICE, filter=ALL, now
 async def ids_found(store, vector, **options):
     """The ids of what a search finds, best first."""
     return [hit.id for hit in (await found(store, vector, **options)).hits]
+
+
+def same(one, other):
+    """Two answers say the same."""
+    for left, right in ((one.hits, other.hits), (one.others, other.others)):
+        assert [attrs.evolve(hit, score=0) for hit in left] == [attrs.evolve(hit, score=0) for hit in right]
+        assert [hit.score for hit in left] == pytest.approx([hit.score for hit in right], abs=1e-9)
+    assert one.compared == other.compared
 
 
 def refs(*ids, owner="alice"):

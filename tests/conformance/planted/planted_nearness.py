@@ -3,7 +3,7 @@
 import attrs
 from planted_store_base import Clean
 
-from memspine.conformance.reference.nearness import numbers_of
+from memspine.conformance.reference.nearness import cosine, numbers_of
 from memspine.contracts import VectorMatches
 from memspine.model import MemoryFilter, MemoryRef, Scope
 
@@ -121,8 +121,10 @@ class BitsOfEverybody(Preselects):
 class EveryoneSearches(Clean):
     breaks = ("VS-22",)
 
-    async def neighbours(self, refs, *, scope, **around):
-        return () if scope.kind == "everyone" else await super().neighbours(refs, scope=scope, **around)
+    async def search(self, space_id, *, scope, **question):
+        if scope.kind == "everyone":
+            return VectorMatches(hits=())
+        return await super().search(space_id, scope=scope, **question)
 
 
 class SharedIsOwnOnly(Clean):
@@ -321,6 +323,26 @@ class NearestByBits(Clean):
         return await super().search(space_id, limit=limit, vector=vector, **question)
 
 
+class NearestChunks(Clean):
+    """Looks among the nearest chunks, of which one memory may have all."""
+
+    breaks = ("VS-28",)
+
+    async def search(self, space_id, *, limit, vector, **question):
+        answer = await super().search(space_id, limit=ALL, vector=vector, **question)
+        if self.shelf(space_id).space.quantisation != "binary":
+            return await super().search(space_id, limit=limit, vector=vector, **question)
+        chunks = self.shelf(space_id).chunks
+        asked = numbers_of(vector)
+        apart = [
+            (cosine(asked, numbers_of(chunk.vector)), ref_of(hit))
+            for hit in answer.hits
+            for chunk in chunks[ref_of(hit)].values()
+        ]
+        near = {ref for _, ref in sorted(apart, reverse=True)[:400]}
+        return attrs.evolve(answer, hits=tuple(hit for hit in answer.hits if ref_of(hit) in near)[:limit])
+
+
 def signs(vector):
     return [number > 0 for number in numbers_of(vector)]
 
@@ -335,71 +357,3 @@ class CountsChunks(Clean):
     async def count(self, space_id, *, scope, now):
         extra = sum(len(chunks) - 1 for chunks in self.shelf(space_id).chunks.values())
         return extra + await super().count(space_id, scope=scope, now=now)
-
-
-class NeighboursOfEveryone(Clean):
-    breaks = ("VS-34",)
-
-    async def neighbours(self, refs, *, scope, **around):
-        owners = {ref.owner for shelf in self.shelves.values() for ref in shelf.chunks}
-        found = ()
-        for owner in [scope.require_readable("neighbours")[0], *sorted(owners - {scope.owner})]:
-            found += await super().neighbours(refs, scope=Scope.of_owner(owner), **around)
-        return found
-
-
-class NeighboursById(Clean):
-    breaks = ("VS-34",)
-
-    def lines(self, members):
-        return {place: sorted(line) for place, line in super().lines(members).items()}
-
-
-class MomentsByIds(Clean):
-    breaks = ("VS-34",)
-
-    def members(self, scope, now):
-        return dict(sorted(super().members(scope, now).items()))
-
-
-class NeighboursWithItself(Clean):
-    breaks = ("VS-34",)
-
-    async def neighbours(self, refs, **around):
-        found = await super().neighbours(refs, **around)
-        itself = [attrs.evolve(found[0], id=found[0].of.id, offset=0)] if found else []
-        return (*itself, *found)
-
-
-class NeighboursWithoutSession(Clean):
-    breaks = ("VS-34",)
-
-    async def neighbours(self, refs, *, scope, now, **around):
-        found = await super().neighbours(refs, scope=scope, now=now, **around)
-        members = self.members(scope, now)
-        loose = {ref: attrs.evolve(member, session="none") for ref, member in members.items() if not member.session}
-        self.members, members = lambda scope, now: loose, self.members
-        try:
-            return (*found, *(await super().neighbours(refs, scope=scope, now=now, **around)))
-        finally:
-            self.members = members
-
-
-class NeighboursOfOneSpace(Clean):
-    breaks = ("VS-34",)
-
-    def members(self, scope, now):
-        first = next(iter(self.shelves.values()))
-        return {ref: member for ref, member in super().members(scope, now).items() if ref in first.chunks}
-
-
-class NeighboursOfAnId(Clean):
-    """Takes the first memory of the id, whoever's it is."""
-
-    breaks = ("VS-14",)
-
-    async def neighbours(self, refs, *, scope, now, **around):
-        members = self.members(scope, now)
-        first = {ref.id: ref for ref in sorted(members, reverse=True)}
-        asked = [first.get(ref.id, ref) for ref in refs]
-        return await super().neighbours(asked, scope=scope, now=now, **around)

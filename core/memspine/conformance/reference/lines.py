@@ -13,7 +13,7 @@ Lines = Mapping[tuple[str, str], Sequence[str]]
 
 
 class Placed(Protocol):
-    """What has a place in a session: a memory, or a chunk of one."""
+    """What has a place in a session: a memory, or the terms of one."""
 
     @property
     def id(self) -> str:

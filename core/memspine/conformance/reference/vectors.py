@@ -11,7 +11,6 @@ import attrs
 
 from memspine.conformance.reference.config import ReferenceConfig
 from memspine.conformance.reference.keywords import keyword_matches, whole, with_surroundings
-from memspine.conformance.reference.lines import Lines, around, lines_of
 from memspine.conformance.reference.nearness import (
     Record,
     best_chunk,
@@ -40,7 +39,6 @@ from memspine.model import (
     KeywordQuery,
     MemoryFilter,
     MemoryRef,
-    Neighbour,
     PurgedPlace,
     PurgeReceipt,
     Scope,
@@ -227,27 +225,6 @@ class ReferenceVectorStore(VectorStoreDefaults):
         """How many memories a space holds."""
         shelf = self.shelf(space_id)
         return sum(any(is_visible(record, scope, now) for record in shelf.records(ref)) for ref in shelf.held())
-
-    async def neighbours(
-        self, refs: Sequence[MemoryRef], *, scope: Scope, now: datetime, before: int, after: int
-    ) -> tuple[Neighbour, ...]:
-        """The memories around others."""
-        self.require_open()
-        scope.require_readable("neighbours")
-        members = self.members(scope, now)
-        lines = self.lines(members)
-        asked = [members[ref] for ref in dict.fromkeys(refs) if ref in members]
-        return tuple(n for member in asked for n in around(member, lines, before=before, after=after))
-
-    def members(self, scope: Scope, now: datetime) -> dict[MemoryRef, VectorRecord]:
-        """A chunk of each memory that the scope has vectors of in any space, of its newest revision."""
-        chunks = [c for shelf in self.shelves.values() for held in shelf.chunks.values() for c in held.values()]
-        newest = {MemoryRef(c.owner, c.id): c for c in sorted(chunks, key=lambda c: c.revision)}
-        return {ref: chunk for ref, chunk in newest.items() if is_visible(chunk, scope, now)}
-
-    def lines(self, members: Mapping[MemoryRef, VectorRecord]) -> Lines:
-        """Their sessions."""
-        return lines_of(members.values())
 
     # ── the queue ──
 

@@ -8,7 +8,7 @@ from memspine.conformance.clauses import clause
 from memspine.conformance.samples import ALICE, BOB, at
 from memspine.conformance.vectors.tools import filled, find, matches, near, record
 from memspine.contracts import VectorStore, Work
-from memspine.model import GLOBAL_OWNER, MemoryRef, Neighbour, Scope
+from memspine.model import GLOBAL_OWNER, MemoryRef, Scope
 
 SHARED = Scope.shared("alice")
 OWN, COMMON, FOREIGN = (MemoryRef(owner, "same") for owner in ("alice", GLOBAL_OWNER, "bob"))
@@ -64,15 +64,6 @@ async def test_those_asked_for_stay_apart(store: VectorStore) -> None:
         for hit in answer.others:
             assert hit.score == pytest.approx(0.766 if hit.owner == "alice" else 0.940, abs=0.001)
     assert (await matches(store, limit=0, also=[COMMON])).others == ()
-
-
-@clause("VS-14")
-async def test_neighbours_stay_apart(store: VectorStore) -> None:
-    """Each stands in a session of its own owner."""
-    await fill(store)
-    found = await store.neighbours([COMMON, OWN, FOREIGN], scope=SHARED, now=at(9), before=3, after=3)
-    assert found == (Neighbour(of=COMMON, id="ours", offset=1), Neighbour(of=OWN, id="mine", offset=1))
-    assert await store.neighbours([COMMON], scope=ALICE, now=at(9), before=3, after=3) == ()
 
 
 @clause("VS-14")

@@ -61,7 +61,6 @@ async def test_a_store_lives_in_its_context(place: Place) -> None:
         store.expire(now=now, limit=1),
         store.search("space", vector=unit(1), scope=ALICE, filter=ALL, now=now, limit=1),
         store.count("space", scope=ALICE, now=now),
-        store.neighbours([], scope=ALICE, now=now, before=1, after=1),
         store.enqueue("space", revisions={}, position="p"),
         store.claim("space", holder="h", now=now, lease_seconds=1, limit=1),
         store.postpone("space", refs=[], holder="h", until=now, reason="r"),

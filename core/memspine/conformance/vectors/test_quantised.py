@@ -15,6 +15,7 @@ from memspine.conformance.vectors.tools import (
     IDENTITY,
     QUANTISATIONS,
     Clusters,
+    beside,
     filled,
     find,
     matches,
@@ -70,6 +71,25 @@ async def test_bits_find_nearly_all_of_the_best(store: VectorStore) -> None:
         assert answer.compared == len(exact)
         kept += len({hit.id for hit in answer.hits}.intersection(best))
     assert kept / (10 * len(clusters.questions)) >= 0.9
+
+
+@clause("VS-28")
+async def test_bits_of_a_long_memory_hide_nothing(store: VectorStore) -> None:
+    """A thousand nearer chunks, all of one memory, take one place among the best."""
+    clusters = await clustered(store, "binary")
+    question = clusters.questions[0]
+    chunks = [beside(question, seed=n) for n in range(1000)]
+    await store.upsert("space", records=[record("long", vector, chunk=n) for n, vector in enumerate(chunks)])
+    exact = scores_of(clusters, question)
+    best = sorted(exact, key=lambda name: (-exact[name], name))[:10]
+    first, *others = await find(store, question, limit=11)
+    numbers = numbers_of(question)
+    assert first.id == "long"
+    assert first.score == pytest.approx(max(cosine(numbers, numbers_of(chunk)) for chunk in chunks), abs=TOLERANCE)
+    assert len(others) == 10
+    for hit in others:
+        assert hit.score == pytest.approx(exact[hit.id], abs=TOLERANCE)
+    assert len({hit.id for hit in others}.intersection(best)) >= 9
 
 
 FEW = {f"few{n}": 35.0 + 10 * n for n in range(5)}

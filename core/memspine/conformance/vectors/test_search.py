@@ -1,4 +1,4 @@
-"""search and neighbours."""
+"""search."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from memspine.conformance.clauses import clause
 from memspine.conformance.samples import ALICE, BOB, EVERYONE, NEAR_OWNERS, at
-from memspine.conformance.vectors.tools import drawn, filled, find, found, matches, mine, near, record, unit
+from memspine.conformance.vectors.tools import drawn, filled, find, found, matches, mine, near, record
 from memspine.contracts import VectorStore
 from memspine.errors import ScopeError
 from memspine.model import GLOBAL_OWNER, MemoryFilter, MemoryRef, MemoryType, Scope
@@ -95,8 +95,6 @@ async def test_shared_sees_ones_own_and_the_global(store: VectorStore) -> None:
     assert [(hit.id, hit.owner) for hit in hits] == [("both", "alice"), ("both", GLOBAL_OWNER)]
     with pytest.raises(ScopeError):
         await find(store, scope=EVERYONE)
-    with pytest.raises(ScopeError):
-        await store.neighbours(mine("both"), scope=EVERYONE, now=at(0), before=1, after=1)
 
 
 @clause("VS-23")
@@ -235,71 +233,3 @@ async def test_all_that_fits_is_counted(store: VectorStore) -> None:
             assert answer.compared == compared
     session = await matches(store, scope=Scope.of_session("alice", "s"), limit=0)
     assert session.compared == 1
-
-
-Around = tuple[str, int, str]
-"""A neighbour, easy to read in a report."""
-
-
-async def around(
-    store: VectorStore, *ids: str, before: int, after: int, scope: Scope = ALICE, owner: str = "alice"
-) -> list[Around]:
-    """The neighbours of an owner's memories."""
-    refs = [MemoryRef(owner, id) for id in ids]
-    neighbours = await store.neighbours(refs, scope=scope, now=at(50), before=before, after=after)
-    assert {neighbour.of.owner for neighbour in neighbours} <= {owner}
-    return [(neighbour.of.id, neighbour.offset, neighbour.id) for neighbour in neighbours]
-
-
-@clause("VS-34")
-async def test_neighbours_stand_around_a_memory_in_its_session(store: VectorStore) -> None:
-    """By time, with their offsets, for each memory in the order asked; what is unknown or in no session has none."""
-    times = {"d": 1, "a": 2, "c": 2.001, "b": 3, "e": 9}
-    await filled(
-        store,
-        *(record(id, drawn(n), session="s", created_at=at(time)) for n, (id, time) in enumerate(sorted(times.items()))),
-        *(record("c", drawn(n), chunk=n, session="s", created_at=at(2.001)) for n in (1, 2)),
-        *(record(f"loose{n}", created_at=at(n)) for n in range(3)),
-        record("other", session="t", created_at=at(2)),
-        record("x", owner="bob", session="s", created_at=at(2)),
-        record("gone", session="s", created_at=at(2.5), expires_at=at(50)),
-    )
-    assert await around(store, "c", before=1, after=1) == [("c", -1, "a"), ("c", 1, "b")]
-    assert await around(store, "b", "unknown", "d", before=2, after=1) == [
-        ("b", -2, "a"),
-        ("b", -1, "c"),
-        ("b", 1, "e"),
-        ("d", 1, "a"),
-    ]
-    assert await around(store, "d", before=5, after=0) == []
-    assert await around(store, "other", "gone", "x", "loose1", before=5, after=5) == []
-    assert await around(store, "loose1", before=5, after=5, scope=Scope.of_session("alice", "")) == []
-    assert await around(store, "c", before=9, after=9, scope=Scope.of_session("alice", "t")) == []
-    assert await around(store, "c", before=0, after=1, scope=Scope.of_session("alice", "s")) == [("c", 1, "b")]
-    assert await around(store, before=1, after=1) == []
-    for scope in (ALICE, BOB, Scope.shared("alice")):
-        assert await around(store, "x", before=5, after=5, scope=scope, owner="bob") == []
-    assert await found(store, unit(1), scope=BOB) == ["x"]
-
-
-@clause("VS-34")
-async def test_neighbours_of_one_moment_stand_as_they_came(store: VectorStore) -> None:
-    """In one call or in several, whatever their ids."""
-    first, *others = (record(id, drawn(n), session="s", created_at=at(1)) for n, id in enumerate("cad"))
-    await filled(store, first, others[0])
-    await store.upsert("space", records=[*others[1:], record("b", session="s", created_at=at(1))])
-    await store.upsert("space", records=[record("z", session="s", created_at=at(0.999))])
-    line = ["z", "c", "a", "d", "b"]
-    for place, id in enumerate(line):
-        near = [(id, other - place, line[other]) for other in range(5) if other != place]
-        assert await around(store, id, before=9, after=9) == near
-
-
-@clause("VS-34")
-async def test_neighbours_are_those_of_all_spaces(store: VectorStore) -> None:
-    """A memory that one space alone holds has its place beside those of another."""
-    a, b, c = (record(id, session="s", created_at=at(n)) for n, id in enumerate("abc"))
-    await filled(store, a, c, id="one")
-    await filled(store, b, a, id="two")
-    near_b, near_a = [("b", -1, "a"), ("b", 1, "c")], [("a", 1, "b"), ("a", 2, "c")]
-    assert await around(store, "b", "a", before=1, after=2) == [*near_b, *near_a]

@@ -11,6 +11,7 @@ from typing import Any, Final
 import attrs
 
 from memspine.conformance.reference.embeddings import packed
+from memspine.conformance.reference.nearness import numbers_of
 from memspine.conformance.samples import ALICE, ALL, at
 from memspine.contracts import (
     EmbeddingIdentity,
@@ -188,6 +189,12 @@ class Clusters:
         vectors = {f"v{number:03}": around(centres[number % topics], 0.6) for number in range(count)}
         asked = [around(vector, 0.4) for vector in list(vectors.values())[:questions]]
         return cls({id: _packed(vector) for id, vector in vectors.items()}, tuple(map(_packed, asked)))
+
+
+def beside(vector: bytes, *, seed: int) -> bytes:
+    """A vector that is nearer to this one than any that `Clusters` draws."""
+    numbers = random.Random(seed)  # noqa: S311 - no secret
+    return _packed([value + 0.01 * numbers.gauss(0, 1) for value in numbers_of(vector)])
 
 
 def _packed(values: Sequence[float]) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -116,27 +115,20 @@ class Engines:
         self._lock = threading.Lock()
         self._matrices: OrderedDict[int, _Kept] = OrderedDict()
         self._asked: OrderedDict[int, None] = OrderedDict()
+        self._dropped: set[int] = set()
 
     def nearest(self, connection: apsw.Connection, shelf: Shelf, question: Question) -> Found:
         """The best of a shelf."""
+        view = None
         if self._wants_matrix(connection, shelf, question):
+            view = self._view(connection, shelf, question.layout)
+        if view is not None:
             from memspine_sqlite import matrix
 
-            return matrix.nearest(connection, self._view(connection, shelf, question.layout), question)
+            return matrix.nearest(connection, view, question)
         if self.engine in {"auto", "numpy", "sqlite-vec"} and self.extension.is_ready(connection):
             return Scanner(scan_in_sql).nearest(connection, shelf, question)
         return Scanner(scan_in_python).nearest(connection, shelf, question)
-
-    def line(
-        self, connection: apsw.Connection, shelf: Shelf, layout: Layout, *, sessions: Collection[int], at: int
-    ) -> Iterable[tuple[int, int, int, str]] | None:
-        """Session, time, row and id of a shelf's memories in some sessions, if its matrix is kept; None otherwise."""
-        with self._lock:
-            if shelf.number not in self._matrices:
-                return None
-        from memspine_sqlite import matrix
-
-        return matrix.line(self._view(connection, shelf, layout), sessions=sessions, at=at)
 
     def name(self, connection: apsw.Connection) -> str:
         """What answers, once a shelf is asked about again."""
@@ -149,6 +141,14 @@ class Engines:
         """Drop every matrix: what was purged is not to stay in memory."""
         with self._lock:
             self._matrices.clear()
+
+    def drop(self, space: int) -> None:
+        """Drop the matrices of a space that is gone, by its number."""
+        with self._lock:
+            # A question that began before may still come with its snapshot.
+            self._dropped.add(space)
+            for number in [number for number, kept in self._matrices.items() if kept.space == space]:
+                del self._matrices[number]
 
     @property
     def kept_bytes(self) -> int:
@@ -175,9 +175,11 @@ class Engines:
 
         return matrix.estimated_bytes(shelf, question.layout) <= self._bytes_max
 
-    def _view(self, connection: apsw.Connection, shelf: Shelf, layout: Layout) -> View:
+    def _view(self, connection: apsw.Connection, shelf: Shelf, layout: Layout) -> View | None:
         with self._lock:
-            kept = self._matrices.setdefault(shelf.number, _Kept())
+            if layout.number in self._dropped:
+                return None
+            kept = self._matrices.setdefault(shelf.number, _Kept(layout.number))
             self._matrices.move_to_end(shelf.number)
         view = kept.view(connection, shelf, layout)
         with self._lock:
@@ -192,19 +194,26 @@ class Engines:
 class _Kept:
     """The matrix of one shelf, brought up by one thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, space: int) -> None:
+        self.space = space
         self._lock = threading.Lock()
         self._matrix: Matrix | None = None
         self.bytes = 0
 
-    def view(self, connection: apsw.Connection, shelf: Shelf, layout: Layout) -> View:
-        """The matrix at the shelf's version, or at a later one that another thread has seen already."""
+    def view(self, connection: apsw.Connection, shelf: Shelf, layout: Layout) -> View | None:
+        """The matrix at the shelf's version; None where it is at a later one, which another question has seen.
+
+        Such a matrix holds what this question's snapshot does not, and has lost what it does. A second matrix would
+        cost more than a scan.
+        """
         from memspine_sqlite import matrix
 
         with self._lock:
             found = self._matrix
             if found is None:
                 found = matrix.matrix_of(connection, shelf, layout)
+            elif found.version > shelf.version:
+                return None
             elif found.version < shelf.version:
                 found.refresh(connection, shelf)
                 if found.is_sparse:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import apsw
@@ -125,10 +125,12 @@ class Matrix:
         self.has_parts = self.has_parts or not is_first.all()
         self.has_expiry = self.has_expiry or bool((self.columns["expires_at"][start:end] != _NEVER).any())
         self.ids.extend(ids)
-        if is_first.all():
-            self.places.update(zip(ids, range(start, end), strict=True))
+        added = {ids[n]: start + n for n in np.flatnonzero(is_first).tolist()}
+        if self.places.keys().isdisjoint(added):
+            self.places.update(added)
         else:
-            self.places.update((ids[n], start + n) for n in np.flatnonzero(is_first).tolist())
+            # Whoever reads meanwhile still has to find what is replaced.
+            self.places = self.places | added
         if self.alive is not None:
             self.alive = np.concatenate([self.alive[:start], np.ones(len(rows), bool)])
         # Last, so that whoever reads meanwhile sees whole rows.
@@ -208,7 +210,7 @@ def nearest(connection: apsw.Connection, view: View, question: Question) -> Foun
     memories = values if starts is None else np.maximum.reduceat(values, starts) if len(starts) else values
     limit, compared = question.limit, len(memories)
     if question.layout.quantisation == "binary":
-        chosen = _candidates(values, question.candidates)
+        chosen = _candidates(values, memories, starts, question.candidates)
     elif compared > limit:
         chosen = np.flatnonzero(values >= np.partition(memories, compared - limit)[compared - limit] - TOLERANCE)
     else:
@@ -216,7 +218,19 @@ def nearest(connection: apsw.Connection, view: View, question: Question) -> Foun
     return _found(connection, view, question, chosen if places is None else places[chosen], also, compared=compared)
 
 
-def _candidates(values: Numbers, count: int) -> Numbers:
+def _candidates(values: Numbers, memories: Numbers, starts: Numbers | None, count: int) -> Numbers:
+    """The places of what is compared exactly: of so many memories, by the best chunk of each, all that is as near as
+    the farthest of them. Where there are fewer memories, so many chunks at least."""
+    if starts is None or len(values) <= count:
+        return _highest(values, count)
+    chosen = _highest(memories, count)
+    least = min(memories[chosen].min(), np.partition(values, -count)[-count])
+    is_chosen = np.zeros(len(starts), bool)
+    is_chosen[chosen] = True
+    return np.flatnonzero((values >= least) & np.repeat(is_chosen, np.diff(starts, append=len(values))))
+
+
+def _highest(values: Numbers, count: int) -> Numbers:
     """The places of the highest values, the first of those that are equal."""
     if len(values) <= count:
         return np.arange(len(values))
@@ -326,19 +340,6 @@ def cosines(numbers: Numbers, query: Numbers) -> Numbers:
     norms = np.sqrt(np.einsum("ij,ij->i", numbers, numbers) * np.einsum("i,i->", query, query))
     found: Numbers = np.round(np.einsum("ij,j->i", numbers, query) / norms, DECIMALS)
     return found
-
-
-def line(view: View, *, sessions: Collection[int], at: int) -> Iterable[tuple[int, int, int, str]]:
-    """Session, time of creation, row and id of each memory in some sessions that has not expired, in any order."""
-    columns = {name: column[: view.size] for name, column in view.columns.items()}
-    mask = np.isin(columns["session"], list(sessions)) & (columns["row"] == columns["first"])
-    mask &= columns["expires_at"] > at
-    if view.alive is not None:
-        mask &= view.alive[: view.size]
-    places = np.flatnonzero(mask)
-    ids = [view.ids[place] for place in places.tolist()]
-    numbers = (columns[name][places].tolist() for name in ("session", "created_at", "row"))
-    return zip(*numbers, ids, strict=True)
 
 
 def _exact(vectors: Sequence[bytes], question: Question) -> list[float]:

@@ -66,7 +66,7 @@ class Question:
 
     @property
     def candidates(self) -> int:
-        """How many chunks of a binary space are compared exactly."""
+        """How many memories of a binary space are compared exactly, and how many chunks at least."""
         return max(_CANDIDATES_MIN, _CANDIDATES_PER_HIT * self.limit)
 
 

@@ -7,23 +7,15 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import apsw
 
-from memspine.model import MemoryRef, Neighbour, Scope
-from memspine.times import to_milliseconds
-from memspine_sqlite import rows, shelves, spaces, sql
+from memspine_sqlite import sql
 from memspine_sqlite.filters import listed
 from memspine_sqlite.rows import LIVE
-from memspine_sqlite.storing import IN_RUNS, session_number
 from memspine_sqlite.tables import MEMORIES
-from memspine_sqlite.transactions import Transaction
-
-if TYPE_CHECKING:
-    from memspine_sqlite.engines import Engines
 
 # In the order of the index, which has the number of the row in it; without a look at the row unless one has expired.
 # In two steps, because SQLite would walk through everything of the same time to compare both at once.
@@ -92,37 +84,6 @@ def statement_around(
     )
 
 
-def neighbours(
-    transaction: Transaction,
-    refs: Sequence[MemoryRef],
-    *,
-    scope: Scope,
-    now: datetime,
-    before: int,
-    after: int,
-    engines: Engines,
-) -> tuple[Neighbour, ...]:
-    """The memories around each one, of those that have vectors."""
-    connection = transaction.connection
-    at = to_milliseconds(now)
-    found: dict[MemoryRef, list[Neighbour]] = {}
-    asked = rows.by_owner(refs)
-    for name in scope.require_readable("neighbours"):
-        owner = rows.owner_number(connection, name)
-        if owner is None or name not in asked:
-            continue
-        held = _held(connection, owner, asked[name], session=scope.session, at=at)
-        lines = _lines(connection, owner, set(held.values()), at=at, engines=engines)
-        for id, near in _of_vectors(held, lines, before=before, after=after).items():
-            of = MemoryRef(name, id)
-            found[of] = [Neighbour(of=of, id=other, offset=offset) for offset, other in near]
-    return tuple(one for ref in dict.fromkeys(refs) for one in found.get(MemoryRef(*ref), ()))
-
-
-Nearby = dict[str, list[tuple[int, str]]]
-"""The offsets and ids around a memory, by its id."""
-
-
 def live_rows(
     connection: apsw.Connection,
     owner: int,
@@ -149,56 +110,3 @@ def live_rows(
         (listed(list(ids)), owner, *values),
     )
     return [(row, id) for row, id in found]
-
-
-def _held(
-    connection: apsw.Connection, owner: int, ids: Sequence[str], *, session: str | None, at: int
-) -> dict[str, int]:
-    """The sessions of those ids that have vectors, have not expired and lie in the session."""
-    sessions: dict[str, int] = {}
-    for shelf in shelves.of_owner(connection, owner):
-        for id, chunks in shelves.held_rows(connection, shelf, ids).items():
-            first = chunks[0]
-            if first.expires_at is None or first.expires_at > at:
-                sessions[id] = first.session
-    if session is None:
-        return sessions
-    number = session_number(connection, owner, session)
-    return {id: held for id, held in sessions.items() if held == number}
-
-
-def _of_vectors(held: Mapping[str, int], lines: Mapping[int, Sequence[str]], *, before: int, after: int) -> Nearby:
-    places = {(number, id): place for number, line in lines.items() for place, id in enumerate(line)}
-    found: Nearby = {}
-    for id, number in held.items():
-        found[id] = []
-        if (number, id) in places:
-            here, line = places[number, id], lines[number]
-            low, high = max(here - max(before, 0), 0), min(here + max(after, 0), len(line) - 1)
-            found[id] = [(place - here, line[place]) for place in range(low, high + 1) if place != here]
-    return found
-
-
-def _lines(
-    connection: apsw.Connection, owner: int, sessions: Collection[int], *, at: int, engines: Engines
-) -> dict[int, list[str]]:
-    """The ids of each session in their order, of all spaces together; by the first vector where several have one."""
-    named = set(sessions) - {session_number(connection, owner, "")}
-    layouts = {layout.number: layout for layout in spaces.layouts(connection)}
-    found: dict[int, dict[str, tuple[int, int]]] = {number: {} for number in named}
-    for space, shelf in shelves.with_spaces(connection, owner):
-        kept = engines.line(connection, shelf, layouts[space], sessions=named, at=at)
-        for number, created, row, id in _read_line(connection, shelf.number, named, at=at) if kept is None else kept:
-            line = found[number]
-            line[id] = min(line.get(id, (created, row)), (created, row))
-    return {number: sorted(line, key=line.__getitem__) for number, line in found.items()}
-
-
-def _read_line(
-    connection: apsw.Connection, shelf: int, sessions: Collection[int], *, at: int
-) -> Iterable[tuple[Any, ...]]:
-    return connection.execute(
-        f"SELECT v.session, v.created_at, v.row, v.id FROM {IN_RUNS} AND v.first IS NULL AND {LIVE} "
-        "AND v.session IN (SELECT value FROM json_each(?))",
-        (shelf, at, listed(list(sessions))),
-    )

@@ -68,12 +68,10 @@ class Scanner:
         scanned = self.scan(connection, shelf, question)
         memories = scanned.by_memory()
         also = read_chunks(connection, question, _asked(connection, shelf, question))
-        if question.layout.quantisation == "binary":
-            compared = len(scanned.scores if memories is None else memories)
-            chosen = [scanned.rows[n] for n in _highest(scanned, question.candidates)]
-            return Found(best=read_chunks(connection, question, chosen), also=also, compared=compared)
         values = scanned.scores if memories is None else list(memories.values())
-        if len(values) > question.limit:
+        if question.layout.quantisation == "binary":
+            chosen = [scanned.rows[n] for n in _candidates(scanned, memories, question.candidates)]
+        elif len(values) > question.limit:
             kept = heapq.nlargest(question.limit, values)
             least = kept[-1] - TOLERANCE * _SCALE if kept else math.inf
             chosen = [scanned.rows[n] for n, score in enumerate(scanned.scores) if score >= least]
@@ -86,13 +84,29 @@ class Scanner:
         )
 
 
-def _highest(scanned: Scanned, count: int) -> list[int]:
+def _candidates(scanned: Scanned, memories: Mapping[int, float] | None, count: int) -> list[int]:
+    """The places of what is compared exactly: of so many memories, by the best chunk of each, all that is as near as
+    the farthest of them. Where there are fewer memories, so many chunks at least."""
+    scores = scanned.scores
+    if memories is None or scanned.firsts is None or len(scores) <= count:
+        return _highest(scores, count)
+    firsts, best = list(memories), list(memories.values())
+    chosen = {firsts[n]: best[n] for n in _highest(best, count)}
+    least = min(*chosen.values(), heapq.nlargest(count, scores)[-1])
+    return [
+        n
+        for n, (first, score) in enumerate(zip(scanned.firsts, scores, strict=True))
+        if score >= least and first in chosen
+    ]
+
+
+def _highest(scores: Sequence[float], count: int) -> list[int]:
     """The places of the highest scores; of those that are equal the first."""
-    if len(scanned.scores) <= count:
-        return list(range(len(scanned.scores)))
-    least = heapq.nlargest(count, scanned.scores)[-1]
-    above = [n for n, score in enumerate(scanned.scores) if score > least]
-    equal = (n for n, score in enumerate(scanned.scores) if score == least)
+    if len(scores) <= count:
+        return list(range(len(scores)))
+    least = heapq.nlargest(count, scores)[-1]
+    above = [n for n, score in enumerate(scores) if score > least]
+    equal = (n for n, score in enumerate(scores) if score == least)
     return above + list(itertools.islice(equal, count - len(above)))
 
 

@@ -48,14 +48,6 @@ def of_owner(connection: apsw.Connection, owner: int) -> list[int]:
     return [number for (number,) in sql.rows(connection, "SELECT number FROM shelves WHERE owner = ?", (owner,))]
 
 
-def with_spaces(connection: apsw.Connection, owner: int) -> list[tuple[int, Shelf]]:
-    """An owner's shelves, each with the number of its space."""
-    found = sql.rows(
-        connection, "SELECT space, number, chunks, memories, version FROM shelves WHERE owner = ?", (owner,)
-    )
-    return [(space, Shelf(*columns)) for space, *columns in found]
-
-
 def make(connection: apsw.Connection, *, space: int, owner: int) -> Shelf:
     """The shelf of an owner in a space, made if need be."""
     found = find(connection, space=space, owner=owner)

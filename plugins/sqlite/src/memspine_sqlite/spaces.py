@@ -105,8 +105,8 @@ def activate(transaction: Transaction, space_id: str) -> None:
     transaction.connection.execute("UPDATE spaces SET active = (number = ?)", (number,))
 
 
-def drop_space(transaction: Transaction, space_id: str) -> None:
-    """Remove a space with all that is in it."""
+def drop_space(transaction: Transaction, space_id: str) -> int:
+    """Remove a space with all that is in it; returns the number it had."""
     connection = transaction.connection
     number = layout(transaction, space_id).number
     if sql.value(connection, "SELECT active FROM spaces WHERE number = ?", (number,)):
@@ -122,6 +122,7 @@ def drop_space(transaction: Transaction, space_id: str) -> None:
     kept.clear(connection, number)
     connection.execute("DELETE FROM queue WHERE space = ?", (number,))
     connection.execute("DELETE FROM spaces WHERE number = ?", (number,))
+    return number
 
 
 def layouts(connection: apsw.Connection) -> list[Layout]:

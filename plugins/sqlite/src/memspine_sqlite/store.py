@@ -26,12 +26,10 @@ from memspine.model import (
     KeywordQuery,
     MemoryFilter,
     MemoryRef,
-    Neighbour,
     PurgeReceipt,
     Scope,
 )
 from memspine_sqlite import health, maintenance, nearest, queueing, spaces, storing, vector_health, words
-from memspine_sqlite import neighbours as around
 from memspine_sqlite.config import SQLiteVectorsConfig, database_path
 from memspine_sqlite.connections import Settings
 from memspine_sqlite.database import Database, Operation, Store
@@ -91,7 +89,7 @@ class SQLiteVectors(VectorStoreDefaults):
 
     async def drop_space(self, space_id: str) -> None:
         """Remove a space with all that is in it."""
-        await self._write(partial(spaces.drop_space, space_id=space_id))
+        self.engines.drop(await self._write(partial(spaces.drop_space, space_id=space_id)))
 
     # ── writing ──
 
@@ -158,18 +156,6 @@ class SQLiteVectors(VectorStoreDefaults):
     async def count(self, space_id: str, *, scope: Scope, now: datetime) -> int:
         """How many memories the space holds."""
         return await self._read(partial(storing.count, space_id=space_id, scope=scope, now=now))
-
-    async def neighbours(
-        self, refs: Sequence[MemoryRef], *, scope: Scope, now: datetime, before: int, after: int
-    ) -> tuple[Neighbour, ...]:
-        """The memories around each one."""
-        self._check_open()
-        scope.require_readable("neighbours")
-        return await self._read(
-            partial(
-                around.neighbours, refs=refs, scope=scope, now=now, before=before, after=after, engines=self.engines
-            )
-        )
 
     # ── the queue ──
 

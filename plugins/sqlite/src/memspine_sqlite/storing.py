@@ -300,7 +300,8 @@ def _purgeable(
     found.update((id, None) for id in kept.ids(connection, owner, session=session))
     if session is None:
         found.update((id, None) for id in queueing.ids(connection, owner))
-    return [id for id in found if ids is None or id in set(ids)]
+    wanted = found.keys() if ids is None else set(ids)
+    return [id for id in found if id in wanted]
 
 
 IN_RUNS = "runs AS r CROSS JOIN vectors AS v ON v.row BETWEEN r.first AND r.last WHERE r.shelf = ?"
