@@ -159,10 +159,52 @@ def test_a_source_is_waited_for_as_long_as_it_asks():
     """Retry-After makes the pause longer, up to five minutes."""
     clock = Clock()
     breaker = Breaker(clock)
-    breaker.fail(EmbeddingError("x", "429", expected="fewer", kind="rate", retry_after_seconds=60))
-    assert breaker.pause_seconds == 60
-    breaker.fail(EmbeddingError("x", "429", expected="fewer", kind="rate", retry_after_seconds=10_000))
-    assert breaker.pause_seconds == 300
+    for asked, pause in ((60, 60), (10_000, 300)):
+        error = EmbeddingError("x", "429", expected="fewer", kind="rate", retry_after_seconds=asked)
+        breaker.fail(error, pauses=breaker.pauses)
+        assert breaker.pause_seconds == pause
+
+
+def test_an_outage_counts_once():
+    """However many calls were under way when the source failed, it is left alone as after one failure."""
+
+    async def run():
+        clock, source = Clock(), Source()
+        use = embedder(source, clock=clock)
+        await use.identity()
+        source.answer, source.seconds = ConnectionError("refused"), 0.01
+        for pause in (2, 4):
+            failures = await asyncio.gather(*map(use.query_vector, "abcdefgh"), return_exceptions=True)
+            assert all("refused" in str(failure) for failure in failures)
+            assert use.breaker.pause_seconds == pause
+            clock.now += pause
+
+    asyncio.run(run())
+
+
+def test_only_vectors_end_an_outage():
+    """What a source still does while it cannot embed, counting tokens and taking nothing, makes no pause shorter."""
+
+    async def run():
+        clock, source = Clock(), Source(window_tokens=4)
+        use = embedder(source, clock=clock)
+
+        def answer(texts):
+            if texts:
+                raise ConnectionError
+            return Vectors(4, b"")
+
+        source.answer = answer
+        pauses = []
+        for _ in range(4):
+            assert await use.document_vectors([], chunk_tokens=0) == []
+            with pytest.raises(EmbeddingError, match="ConnectionError"):
+                await use.document_vectors(["a b c d e f g h"], chunk_tokens=0)
+            pauses.append(use.breaker.pause_seconds)
+            clock.now += use.breaker.pause_seconds
+        assert pauses == [2, 4, 8, 16]
+
+    asyncio.run(run())
 
 
 def test_a_bad_text_is_no_failure_of_the_source():

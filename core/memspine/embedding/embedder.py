@@ -77,6 +77,8 @@ class Embedder:
         A chunk has at most `chunk_tokens` tokens and at most the source's window; 0 means no limit. Raises
         EmbeddingError when the source does not work.
         """
+        if not texts:
+            return []
         limits = [limit for limit in (chunk_tokens, (await self.identity()).window_tokens) if limit]
         tokens_max = min(limits, default=0)
         chunks = await self._chunked(texts, tokens_max=tokens_max)
@@ -104,7 +106,7 @@ class Embedder:
     def _broken(self, example: object) -> EmbeddingError:
         """A source that takes none of several texts is out of order, whatever it says of each."""
         error = EmbeddingError(self.name, f"takes no text: {example}", expected="vectors of some", kind="config")
-        self._breaker.fail(error)
+        self._breaker.fail(error, pauses=self._breaker.pauses)
         return error
 
     async def _query(self, key: CacheKey, text: str) -> bytes:
@@ -176,23 +178,24 @@ class Embedder:
             vectors: Vectors = await source.embed(texts, role=role)
             return checked(vectors, source=self.name, identity=identity, count=len(texts))
 
-        return await self._asked("embedding", embed)
+        vectors = await self._asked("embedding", embed)
+        self._breaker.succeed()  # here alone: what else a source does may work while it cannot embed
+        return vectors
 
     async def _asked(self, what: str, call: Callable[[EmbeddingSource], Awaitable[T]]) -> T:
         """One call of the source; whatever it raises becomes EmbeddingError."""
+        pauses = self._breaker.pauses
         if self._breaker.pause_seconds:
             wait = f"left alone for another {self._breaker.pause_seconds:.0f} s after: {self._breaker.reason}"
             raise EmbeddingError(self.name, wait, expected="a source that works", kind="transient")
         try:
-            result = await self._member.ask(call)
+            return await self._member.ask(call)
         except EmbeddingError as error:
             if error.kind not in OF_THE_TEXT:
-                self._breaker.fail(error)
+                self._breaker.fail(error, pauses=pauses)
             raise
         except (MemspineError, CallFailed) as error:
             reason = f"{what} {error.reason if isinstance(error, CallFailed) else f'failed: {error}'}"
             failure = EmbeddingError(self.name, reason, expected="a source that works", kind="transient")
-            self._breaker.fail(failure)
+            self._breaker.fail(failure, pauses=pauses)
             raise failure from error
-        self._breaker.succeed()
-        return result
