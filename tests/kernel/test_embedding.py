@@ -45,7 +45,7 @@ BAD_ANSWERS = {
 @pytest.mark.parametrize("name", BAD_ANSWERS)
 def test_nothing_bad_gets_through(name):
     """An answer that is not one finite vector of norm 1 a text is an error, in both roles; that a source answers so to
-    each of several texts is the source's trouble."""
+    any text is the source's trouble."""
 
     async def run():
         source = Source()
@@ -225,6 +225,44 @@ def test_a_bad_text_is_no_failure_of_the_source():
         assert isinstance(found[1], EmbeddingError)
         assert found[2] == (source.vector("c"),)
         assert use.breaker.pause_seconds == 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("bad", [1, 2, 5])
+def test_bad_texts_alone_are_no_failure_of_the_source(bad):
+    """However many texts a source does not take, alone in a batch, it is not to blame while it takes a plain one."""
+
+    async def run():
+        source = Source()
+        use = embedder(source)
+        texts = [f"bad {n}" for n in range(bad)]
+
+        def answer(texts):
+            if any("bad" in text for text in texts):
+                raise EmbeddingError("letters", "a word it does not like", expected="others")
+            return Vectors(4, b"".join(map(source.vector, texts)))
+
+        source.answer = answer
+        found = await use.document_vectors(texts, chunk_tokens=0)
+        assert [type(one) for one in found] == [EmbeddingError] * bad
+        assert (use.breaker.pause_seconds, use.breaker.reason) == (0, "")
+        assert await use.query_vector("a") == source.vector("a")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_source_that_takes_nothing_blames_no_text(count):
+    """When a source does not even take a plain text, no text is blamed, however few there are, and it is left alone."""
+
+    async def run():
+        source = Source()
+        use = embedder(source)
+        source.answer = EmbeddingError("letters", "not today", expected="another day")
+        with pytest.raises(EmbeddingError, match="takes no text: .* not today"):
+            await use.document_vectors(["a"] * count, chunk_tokens=0)
+        assert use.breaker.pause_seconds > 0
 
     asyncio.run(run())
 

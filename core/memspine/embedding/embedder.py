@@ -19,6 +19,8 @@ T = TypeVar("T")
 OF_THE_TEXT: Final[frozenset[Trouble]] = frozenset({"too_long", "invalid"})
 """Troubles that one text may cause and another not; all others are the source's."""
 CHUNK_TOKENS_MIN: Final = 16
+PROBE: Final = "This is a short text about a dog and a house."
+"""What every source takes that works."""
 _TOKENS_BEYOND_BYTES = 8
 """A text of n bytes is at most n tokens and a few that mark its ends."""
 
@@ -88,8 +90,8 @@ class Embedder:
             if error.kind not in OF_THE_TEXT:
                 raise
         found = [await self._alone(text, tokens_max=tokens_max) for text in texts]
-        if len(found) > 1 and all(isinstance(one, EmbeddingError) for one in found):
-            raise self._broken(found[0])
+        if all(isinstance(one, EmbeddingError) for one in found):
+            await self._probe()
         return found
 
     async def close(self) -> None:
@@ -103,11 +105,18 @@ class Embedder:
 
     # ── inside ──
 
-    def _broken(self, example: object) -> EmbeddingError:
-        """A source that takes none of several texts is out of order, whatever it says of each."""
-        error = EmbeddingError(self.name, f"takes no text: {example}", expected="vectors of some", kind="config")
-        self._breaker.fail(error, pauses=self._breaker.pauses)
-        return error
+    async def _probe(self) -> None:
+        """Raise EmbeddingError if the source is out of order and not the texts that it refused: a source that does not
+        take a plain one takes none, whatever it says of each."""
+        pauses = self._breaker.pauses
+        try:
+            await self._vectors([PROBE], "document")
+        except EmbeddingError as error:
+            if error.kind not in OF_THE_TEXT:
+                raise
+            failure = EmbeddingError(self.name, f"takes no text: {error}", expected="vectors of some", kind="config")
+            self._breaker.fail(failure, pauses=pauses)
+            raise failure from error
 
     async def _query(self, key: CacheKey, text: str) -> bytes:
         (vector,) = await self._vectors([text], "query")
