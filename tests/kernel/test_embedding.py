@@ -260,7 +260,7 @@ def test_a_source_that_takes_nothing_blames_no_text(count):
         source = Source()
         use = embedder(source)
         source.answer = EmbeddingError("letters", "not today", expected="another day")
-        with pytest.raises(EmbeddingError, match="takes no text: .* not today"):
+        with pytest.raises(EmbeddingError, match=r"takes no text: .*not today"):
             await use.document_vectors(["a"] * count, chunk_tokens=0)
         assert use.breaker.pause_seconds > 0
 
@@ -282,6 +282,28 @@ def test_long_texts_are_cut_into_chunks():
         source.asked.clear()
         await use.document_vectors([text], chunk_tokens=3)
         assert all(len(chunk.split()) <= 3 for chunk in source.embedded())
+
+    asyncio.run(run())
+
+
+@given(st.text(alphabet="ab .", min_size=1, max_size=300), st.integers(1, 9))
+def test_no_piece_is_counted_twice(text, tokens_max):
+    """However often the pieces of a long text have to be halved, each is counted once, and none stays too long that can
+    be cut."""
+
+    async def run():
+        source = Source(window_tokens=tokens_max)
+        counted = []
+
+        async def count_tokens(texts):
+            counted.extend(texts)
+            return tuple(map(len, texts))
+
+        source.count_tokens = count_tokens
+        await embedder(source).document_vectors([text], chunk_tokens=0)
+        assert len(set(counted[1:])) == len(counted[1:])  # the first is the whole text
+        assert "".join(source.embedded()) == text
+        assert all(len(chunk) <= tokens_max for chunk in source.embedded())
 
     asyncio.run(run())
 

@@ -159,15 +159,13 @@ class Embedder:
         return found
 
     async def _cut(self, text: str, *, tokens_max: int) -> tuple[str, ...]:
-        pieces = list(segments(text))
-        counts = list(await self._tokens(pieces))
-        while any(count > tokens_max and len(piece) > 1 for piece, count in zip(pieces, counts, strict=True)):
-            smaller: list[str] = []
-            for piece, count in zip(pieces, counts, strict=True):
-                smaller += halves(piece) if count > tokens_max and len(piece) > 1 else (piece,)
-            pieces = smaller
-            counts = list(await self._tokens(pieces))
-        return packed(pieces, counts, tokens_max=tokens_max)
+        pieces: Sequence[str] = segments(text)
+        counts: dict[str, int] = {}
+        while new := [piece for piece in dict.fromkeys(pieces) if piece not in counts]:
+            counts.update(zip(new, await self._tokens(new), strict=True))
+            while long := {piece for piece in pieces if counts.get(piece, 0) > tokens_max and len(piece) > 1}:
+                pieces = [part for piece in pieces for part in (halves(piece) if piece in long else (piece,))]
+        return packed(pieces, [counts[piece] for piece in pieces], tokens_max=tokens_max)
 
     async def _tokens(self, texts: Sequence[str]) -> tuple[int, ...]:
         counts = await self._asked("counting tokens", lambda source: source.count_tokens(texts))
