@@ -27,7 +27,7 @@ def halves(segment: str) -> tuple[str, str]:
     """A segment of at least two characters in two, at white space near its middle if there is any. Neither is
     empty."""
     middle = len(segment) // 2
-    space = segment.rfind(" ", 1, middle + 1)
+    space = segment.rfind(" ", 1, min(middle + 1, len(segment) - 1))
     cut = space + 1 if space > len(segment) // 4 else middle
     return segment[:cut], segment[cut:]
 

@@ -101,14 +101,17 @@ class CallPolicy:
                 rrf_k=settings.rrf_k,
                 context=settings.context,
             ),
-            seconds=settings.deadline_seconds,
+            seconds=self._store_seconds(),
             vector_seconds=self._vector_seconds(),
         )
 
+    def _store_seconds(self) -> float:
+        """How long each store may take for a question."""
+        return min(self._config.retrieval.deadline_seconds, self._config.memory.deadline_seconds)
+
     def _vector_seconds(self) -> float:
         """How long the vector of a question may take: at most half of what a store may, so that words still answer."""
-        store_seconds = min(self._config.retrieval.deadline_seconds, self._config.memory.deadline_seconds)
-        return min(self._config.embedding.deadline_seconds, store_seconds / 2)
+        return min(self._config.embedding.deadline_seconds, self._store_seconds() / 2)
 
     def injected_limit(self, limit: int | None) -> int:
         """How many memories to place; what the caller leaves open is `[injection] limit`."""

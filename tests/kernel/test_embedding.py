@@ -46,7 +46,7 @@ BAD_ANSWERS = {
 @pytest.mark.parametrize("name", BAD_ANSWERS)
 def test_nothing_bad_gets_through(name):
     """An answer that is not one finite vector of norm 1 a text is an error, in both roles; that a source answers so to
-    each of several texts is the source's trouble."""
+    any text is the source's trouble."""
 
     async def run():
         source = Source()
@@ -234,10 +234,52 @@ def test_a_source_is_waited_for_as_long_as_it_asks():
     """Retry-After makes the pause longer, up to five minutes."""
     clock = Clock()
     breaker = Breaker(clock)
-    breaker.fail(EmbeddingError("x", "429", expected="fewer", kind="rate", retry_after_seconds=60))
-    assert breaker.pause_seconds == 60
-    breaker.fail(EmbeddingError("x", "429", expected="fewer", kind="rate", retry_after_seconds=10_000))
-    assert breaker.pause_seconds == 300
+    for asked, pause in ((60, 60), (10_000, 300)):
+        error = EmbeddingError("x", "429", expected="fewer", kind="rate", retry_after_seconds=asked)
+        breaker.fail(error, pauses=breaker.pauses)
+        assert breaker.pause_seconds == pause
+
+
+def test_an_outage_counts_once():
+    """However many calls were under way when the source failed, it is left alone as after one failure."""
+
+    async def run():
+        clock, source = Clock(), Source()
+        use = embedder(source, clock=clock)
+        await use.identity()
+        source.answer, source.seconds = ConnectionError("refused"), 0.01
+        for pause in (2, 4):
+            failures = await asyncio.gather(*map(use.query_vector, "abcdefgh"), return_exceptions=True)
+            assert all("refused" in str(failure) for failure in failures)
+            assert use.breaker.pause_seconds == pause
+            clock.now += pause
+
+    asyncio.run(run())
+
+
+def test_only_vectors_end_an_outage():
+    """What a source still does while it cannot embed, counting tokens and taking nothing, makes no pause shorter."""
+
+    async def run():
+        clock, source = Clock(), Source(window_tokens=4)
+        use = embedder(source, clock=clock)
+
+        def answer(texts):
+            if texts:
+                raise ConnectionError
+            return Vectors(4, b"")
+
+        source.answer = answer
+        pauses = []
+        for _ in range(4):
+            assert await use.document_vectors([], chunk_tokens=0) == []
+            with pytest.raises(EmbeddingError, match="ConnectionError"):
+                await use.document_vectors(["a b c d e f g h"], chunk_tokens=0)
+            pauses.append(use.breaker.pause_seconds)
+            clock.now += use.breaker.pause_seconds
+        assert pauses == [2, 4, 8, 16]
+
+    asyncio.run(run())
 
 
 def test_a_bad_text_is_no_failure_of_the_source():
@@ -262,6 +304,44 @@ def test_a_bad_text_is_no_failure_of_the_source():
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("bad", [1, 2, 5])
+def test_bad_texts_alone_are_no_failure_of_the_source(bad):
+    """However many texts a source does not take, alone in a batch, it is not to blame while it takes a plain one."""
+
+    async def run():
+        source = Source()
+        use = embedder(source)
+        texts = [f"bad {n}" for n in range(bad)]
+
+        def answer(texts):
+            if any("bad" in text for text in texts):
+                raise EmbeddingError("letters", "a word it does not like", expected="others")
+            return Vectors(4, b"".join(map(source.vector, texts)))
+
+        source.answer = answer
+        found = await use.document_vectors(texts, chunk_tokens=0)
+        assert [type(one) for one in found] == [EmbeddingError] * bad
+        assert (use.breaker.pause_seconds, use.breaker.reason) == (0, "")
+        assert await use.query_vector("a") == source.vector("a")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_source_that_takes_nothing_blames_no_text(count):
+    """When a source does not even take a plain text, no text is blamed, however few there are, and it is left alone."""
+
+    async def run():
+        source = Source()
+        use = embedder(source)
+        source.answer = EmbeddingError("letters", "not today", expected="another day")
+        with pytest.raises(EmbeddingError, match=r"takes no text: .*not today"):
+            await use.document_vectors(["a"] * count, chunk_tokens=0)
+        assert use.breaker.pause_seconds > 0
+
+    asyncio.run(run())
+
+
 def test_long_texts_are_cut_into_chunks():
     """A text beyond the limit gets a vector for each chunk, in order, and nothing of it is left out; the smaller of the
     window and of the configured length is the limit."""
@@ -277,6 +357,28 @@ def test_long_texts_are_cut_into_chunks():
         source.asked.clear()
         await use.document_vectors([text], chunk_tokens=3)
         assert all(len(chunk.split()) <= 3 for chunk in source.embedded())
+
+    asyncio.run(run())
+
+
+@given(st.text(alphabet="ab .", min_size=1, max_size=300), st.integers(1, 9))
+def test_no_piece_is_counted_twice(text, tokens_max):
+    """However often the pieces of a long text have to be halved, each is counted once, and none stays too long that can
+    be cut."""
+
+    async def run():
+        source = Source(window_tokens=tokens_max)
+        counted = []
+
+        async def count_tokens(texts):
+            counted.extend(texts)
+            return tuple(map(len, texts))
+
+        source.count_tokens = count_tokens
+        await embedder(source).document_vectors([text], chunk_tokens=0)
+        assert len(set(counted[1:])) == len(counted[1:])  # the first is the whole text
+        assert "".join(source.embedded()) == text
+        assert all(len(chunk) <= tokens_max for chunk in source.embedded())
 
     asyncio.run(run())
 

@@ -19,6 +19,8 @@ T = TypeVar("T")
 OF_THE_TEXT: Final[frozenset[Trouble]] = frozenset({"too_long", "invalid"})
 """Troubles that one text may cause and another not; all others are the source's."""
 CHUNK_TOKENS_MIN: Final = 16
+PROBE: Final = "This is a short text about a dog and a house."
+"""What every source takes that works."""
 _TOKENS_BEYOND_BYTES = 8
 """A text of n bytes is at most n tokens and a few that mark its ends."""
 
@@ -81,6 +83,8 @@ class Embedder:
         A chunk has at most `chunk_tokens` tokens and at most the source's window; 0 means no limit. Raises
         EmbeddingError when the source does not work.
         """
+        if not texts:
+            return []
         limits = [limit for limit in (chunk_tokens, (await self.identity()).window_tokens) if limit]
         tokens_max = min(limits, default=0)
         chunks = await self._chunked(texts, tokens_max=tokens_max)
@@ -90,8 +94,8 @@ class Embedder:
             if error.kind not in OF_THE_TEXT:
                 raise
         found = [await self._alone(text, tokens_max=tokens_max) for text in texts]
-        if len(found) > 1 and all(isinstance(one, EmbeddingError) for one in found):
-            raise self._broken(found[0])
+        if all(isinstance(one, EmbeddingError) for one in found):
+            await self._probe()
         return found
 
     async def close(self) -> None:
@@ -105,11 +109,18 @@ class Embedder:
 
     # ── inside ──
 
-    def _broken(self, example: object) -> EmbeddingError:
-        """A source that takes none of several texts is out of order, whatever it says of each."""
-        error = EmbeddingError(self.name, f"takes no text: {example}", expected="vectors of some", kind="config")
-        self._breaker.fail(error)
-        return error
+    async def _probe(self) -> None:
+        """Raise EmbeddingError if the source is out of order and not the texts that it refused: a source that does not
+        take a plain one takes none, whatever it says of each."""
+        pauses = self._breaker.pauses
+        try:
+            await self._vectors([PROBE], "document")
+        except EmbeddingError as error:
+            if error.kind not in OF_THE_TEXT:
+                raise
+            failure = EmbeddingError(self.name, f"takes no text: {error.reason}", expected="vectors of some", kind="config")
+            self._breaker.fail(failure, pauses=pauses)
+            raise failure from error
 
     async def _query(self, key: CacheKey, text: str) -> bytes:
         (vector,) = await self._vectors([text], "query")
@@ -152,15 +163,13 @@ class Embedder:
         return found
 
     async def _cut(self, text: str, *, tokens_max: int) -> tuple[str, ...]:
-        pieces = list(segments(text))
-        counts = list(await self._tokens(pieces))
-        while any(count > tokens_max and len(piece) > 1 for piece, count in zip(pieces, counts, strict=True)):
-            smaller: list[str] = []
-            for piece, count in zip(pieces, counts, strict=True):
-                smaller += halves(piece) if count > tokens_max and len(piece) > 1 else (piece,)
-            pieces = smaller
-            counts = list(await self._tokens(pieces))
-        return packed(pieces, counts, tokens_max=tokens_max)
+        pieces: Sequence[str] = segments(text)
+        counts: dict[str, int] = {}
+        while new := [piece for piece in dict.fromkeys(pieces) if piece not in counts]:
+            counts.update(zip(new, await self._tokens(new), strict=True))
+            while long := {piece for piece in pieces if counts.get(piece, 0) > tokens_max and len(piece) > 1}:
+                pieces = [part for piece in pieces for part in (halves(piece) if piece in long else (piece,))]
+        return packed(pieces, [counts[piece] for piece in pieces], tokens_max=tokens_max)
 
     async def _tokens(self, texts: Sequence[str]) -> tuple[int, ...]:
         async def count(source: EmbeddingSource) -> tuple[int, ...]:
@@ -180,23 +189,24 @@ class Embedder:
             vectors: Vectors = await source.embed(texts, role=role)
             return checked(vectors, source=self.name, identity=identity, count=len(texts))
 
-        return await self._asked("embedding", embed)
+        vectors = await self._asked("embedding", embed)
+        self._breaker.succeed()  # here alone: what else a source does may work while it cannot embed
+        return vectors
 
     async def _asked(self, what: str, call: Callable[[EmbeddingSource], Awaitable[T]]) -> T:
         """One call of the source; whatever it raises becomes EmbeddingError."""
+        pauses = self._breaker.pauses
         if self._breaker.pause_seconds:
             wait = f"left alone for another {self._breaker.pause_seconds:.0f} s after: {self._breaker.reason}"
             raise EmbeddingError(self.name, wait, expected="a source that works", kind="transient")
         try:
-            result = await self._member.ask(call)
+            return await self._member.ask(call)
         except EmbeddingError as error:
             if error.kind not in OF_THE_TEXT:
-                self._breaker.fail(error)
+                self._breaker.fail(error, pauses=pauses)
             raise
         except (MemspineError, CallFailed) as error:
             reason = f"{what} {error.reason if isinstance(error, CallFailed) else f'failed: {error}'}"
             failure = EmbeddingError(self.name, reason, expected="a source that works", kind="transient")
-            self._breaker.fail(failure)
+            self._breaker.fail(failure, pauses=pauses)
             raise failure from error
-        self._breaker.succeed()
-        return result

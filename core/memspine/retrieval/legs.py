@@ -13,6 +13,7 @@ from memspine.results import LegScore, LegTrace
 from memspine.retrieval.context import REACH
 from memspine.retrieval.found import Found
 from memspine.retrieval.fusion import Candidates, Ranked, nearness, rank, rank_unscored
+from memspine.retrieval.guard import IndexFailed
 from memspine.retrieval.own import newest, own_search
 from memspine.retrieval.picking import Candidate
 from memspine.retrieval.request import RankingRules, RecallRequest
@@ -40,21 +41,34 @@ class Question:
 
 
 async def ask(question: Question, backend: MemoryBackend) -> Found:
-    """What one store and the vector index find."""
+    """What one store and the vector index find. Raises what the store raises; where the index fails, the store answers
+    without."""
     request, wanted = question.request, question.memories
     if request.strategy == "exact" and not request.text:
         return await newest(backend, request, candidates=wanted)
     if request.strategy != "exact" and request.native_hybrid and Capability.NATIVE_HYBRID in backend.capabilities:
         found = await own_search(backend, request, candidates=wanted)
         return attrs.evolve(found, fused_by="backend")
-    words, degraded = await words_of(backend, question.vector.index, scope=request.scope)
-    if request.strategy == "exact":
-        own = own_search(backend, request, candidates=wanted) if words is None else _by_time(backend, words, question)
-        found = await own
-    else:
+    failed: tuple[LegTrace, ...] = ()
+    try:
+        words, degraded = await words_of(backend, question.vector.index, request)
+        found = await _answered(backend, words, question)
+    except IndexFailed as error:
+        degraded = (f"the keyword index failed: {error}",)
+        failed = (LegTrace(leg="keyword", status="failed", detail=degraded[0]),)
+        found = await _answered(backend, None, question)
+    return attrs.evolve(found, legs=(*failed, *found.legs), degraded=(*degraded, *found.degraded))
+
+
+async def _answered(backend: MemoryBackend, words: Words | None, question: Question) -> Found:
+    """What is found with a keyword index, or without one. Raises IndexFailed if that index is kept by a vector store
+    and fails."""
+    if question.request.strategy != "exact":
         question.vector.begin(await _text_to_embed(words, question))
-        found = await _ranked(backend, words, question)
-    return attrs.evolve(found, degraded=(*degraded, *found.degraded))
+        return await _ranked(backend, words, question)
+    if words is None:
+        return await own_search(backend, question.request, candidates=question.memories)
+    return await _by_time(backend, words, question)
 
 
 async def _ranked(backend: MemoryBackend, words: Words | None, question: Question) -> Found:
@@ -79,10 +93,8 @@ async def _fused(backend: MemoryBackend, words: Words, question: Question, near:
         known = {MemoryRef(match.owner, match.id) for match in keyword.matches}
         if late := [ref for ref in _refs(near) if ref not in known]:
             keyword = _joined(keyword, await _keyword(words, question, late, limit=0))
+    near, candidates, hits = await _scored(question, keyword, near)
     nearest = near if isinstance(near, Nearest) else None
-    has_context = question.request.ranking.context
-    candidates = Candidates.of(keyword, best=_refs(near), has_context=has_context)
-    hits = await _scored(question, candidates, nearest)
     ranked, count = rank(candidates, hits=hits, rules=question.request.ranking, limit=question.memories)
     found, gone = await _hydrated(backend, question, ranked)
     detail = NO_TERMS if not question.terms.terms else CUT_OFF if len(question.terms.terms) >= TERMS_MAX else ""
@@ -210,13 +222,22 @@ async def _text_to_embed(words: Words | None, question: Question) -> str:
     return without_words(request.text, [w for w, term in zip(terms.words, terms.terms, strict=True) if term in names])
 
 
-async def _scored(question: Question, candidates: Candidates, near: Nearest | None) -> Mapping[MemoryRef, VectorHit]:
-    """How near every candidate is that has a vector."""
-    if near is None or question.vector.index is None:
-        return {}
+async def _scored(
+    question: Question, keyword: KeywordMatches, near: Nearest | Off
+) -> tuple[Nearest | Off, Candidates, Mapping[MemoryRef, VectorHit]]:
+    """The candidates of both legs, and how near each is that has a vector. Where that cannot be had, the vector leg has
+    failed: the cosines of the nearest alone would put all others too far up."""
+    has_context = question.request.ranking.context
+    candidates = Candidates.of(keyword, best=_refs(near), has_context=has_context)
+    if not isinstance(near, Nearest) or question.vector.index is None:
+        return near, candidates, {}
     hits = {MemoryRef(hit.owner, hit.id): hit for hit in near.matches.hits}
     unknown = [ref for ref in candidates.refs() if ref not in hits]
-    return {**hits, **await scores_of(question.vector.index, near, unknown, question.request)}
+    try:
+        others = await scores_of(question.vector.index, near, unknown, question.request)
+    except IndexFailed as error:
+        return question.vector.fail(str(error)), Candidates.of(keyword, has_context=has_context), {}
+    return near, candidates, {**hits, **others}
 
 
 def _refs(near: Nearest | Off | None) -> list[MemoryRef]:

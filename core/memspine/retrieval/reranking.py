@@ -89,6 +89,7 @@ class Reranking:
 
     async def _scores(self, question: str, texts: list[str]) -> tuple[float, ...]:
         """A finite score for each text. Raises RerankError for whatever keeps them from being had."""
+        pauses = self._breaker.pauses
         if pause := self._breaker.pause_seconds:
             reason = f"left alone for another {pause:.0f} s after: {self._breaker.reason}"
             raise RerankError(self.name, reason, expected="a reranker that works", kind="transient")
@@ -96,12 +97,12 @@ class Reranking:
             answer = await self._member.ask(lambda reranker: reranker.rerank(question, texts), seconds=self._seconds)
             scores = self._checked(answer, count=len(texts))
         except RerankError as error:
-            self._breaker.fail(error)
+            self._breaker.fail(error, pauses=pauses)
             raise
         except (MemspineError, CallFailed) as error:
             reason = error.reason if isinstance(error, CallFailed) else f"failed: {error}"
             failure = RerankError(self.name, reason, expected="an answer", kind="transient")
-            self._breaker.fail(failure)
+            self._breaker.fail(failure, pauses=pauses)
             raise failure from error
         self._breaker.succeed()
         return scores

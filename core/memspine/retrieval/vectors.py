@@ -12,8 +12,9 @@ import attrs
 from memspine.contracts import Space, VectorHit, VectorMatches
 from memspine.errors import BackendUnavailable, EmbeddingError, NotFoundError
 from memspine.indexing import Answering, VectorIndex, require_identity
-from memspine.model import MemoryRef, Scope
+from memspine.model import MemoryRef
 from memspine.results import VECTORS_OFF
+from memspine.retrieval.guard import guarded, held_so_far
 from memspine.retrieval.request import RecallRequest
 
 
@@ -44,10 +45,13 @@ class VectorLeg:
         self.index = index
         self._nearest = functools.partial(nearest, index, request, why_none=why_none, limit=limit)
         self._task: asyncio.Task[Nearest | Off] | None = None
+        self._failed: Off | None = None
 
     @property
     def outcome(self) -> Nearest | Off | None:
         """What it came to; None while it is not known."""
+        if self._failed is not None:
+            return self._failed
         return self._task.result() if self._task is not None and self._task.done() else None
 
     def begin(self, text: str) -> None:
@@ -63,7 +67,14 @@ class VectorLeg:
 
     async def ended(self) -> Nearest | Off:
         """What it comes to once it has begun."""
+        if self._failed is not None:
+            return self._failed
         return Off(reason=f"{VECTORS_OFF}it was not begun") if self._task is None else await asyncio.shield(self._task)
+
+    def fail(self, reason: str) -> Off:
+        """Give up what it came to, which is no use for this reason; returns what it comes to now."""
+        self._failed = _failed(reason)
+        return self._failed
 
     async def close(self) -> None:
         """Give it up if it is still under way."""
@@ -93,12 +104,17 @@ async def nearest(
         if found is not None:
             instead = (f"{'; '.join(reasons)}; answered by {found.source} instead",) if reasons else ()
             spent = (time.perf_counter() - started) * 1000
-            return attrs.evolve(found, degraded=(*instead, *found.degraded), milliseconds=spent)
+            degraded = (*instead, *await _shortcomings(index, found.space, request))
+            return attrs.evolve(found, degraded=degraded, milliseconds=spent)
     if not reasons and (trouble := index.trouble):
         reasons.append(trouble)
     if not reasons:
         return Off(reason=f"{VECTORS_OFF}nothing is indexed yet; `memspine reindex` does it now")
-    return Off(reason=f"vector leg failed: {'; '.join(reasons)}", has_failed=True)
+    return _failed("; ".join(reasons))
+
+
+def _failed(reason: str) -> Off:
+    return Off(reason=f"vector leg failed: {reason}", has_failed=True)
 
 
 async def _first_answer(
@@ -124,10 +140,10 @@ async def _first_answer(
 async def scores_of(
     index: VectorIndex, near: Nearest, refs: Sequence[MemoryRef], request: RecallRequest
 ) -> Mapping[MemoryRef, VectorHit]:
-    """How near these memories are; those that have no vector are left out."""
+    """How near these memories are; those that have no vector are left out. Raises IndexFailed."""
     if not refs:
         return {}
-    found = await index.call(
+    call = index.call(
         "search",
         lambda store: store.search(
             near.space.id,
@@ -139,6 +155,7 @@ async def scores_of(
             also=refs,
         ),
     )
+    found = await guarded(call, request)
     return {MemoryRef(hit.owner, hit.id): hit for hit in found.others}
 
 
@@ -152,14 +169,13 @@ async def _ask(index: VectorIndex, answering: Answering, request: RecallRequest,
             space.id, vector=vector, scope=request.scope, filter=request.filter, now=request.now, limit=limit
         ),
     )
-    degraded = index.shortcomings(space) if space.complete else await _incomplete(index, space, request.scope)
-    return Nearest(space=space, source=embedder.name, vector=vector, matches=matches, degraded=degraded)
+    return Nearest(space=space, source=embedder.name, vector=vector, matches=matches)
 
 
-async def _incomplete(index: VectorIndex, space: Space, scope: Scope) -> tuple[str, ...]:
-    """How much of a scope a space holds, where that is not everything."""
-    held, total = await index.coverage(space, scope=scope)
-    if held >= total:
-        return index.shortcomings(space)
-    so_far = f"the vectors of {space.identity.model} are not complete yet: {held} of {total} memories"
-    return (f"{so_far}; `memspine reindex` completes them", *index.shortcomings(space))
+async def _shortcomings(index: VectorIndex, space: Space, request: RecallRequest) -> tuple[str, ...]:
+    """What a space that answers lacks, and why."""
+    told = index.shortcomings(space)
+    if held := await held_so_far(index, space, request):
+        so_far = f"the vectors of {space.identity.model} are not complete yet: {held}"
+        return (f"{so_far}; `memspine reindex` completes them", *told)
+    return told

@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Protocol
 
 from memspine.contracts import Capability, MemoryBackend, Space
-from memspine.errors import BackendUnavailable
 from memspine.indexing import VectorIndex
 from memspine.model import KeywordMatches, KeywordQuery, MemoryFilter, Scope
+from memspine.retrieval.guard import guarded, held_so_far
+from memspine.retrieval.request import RecallRequest
 
 
 class Words(Protocol):
@@ -27,44 +28,43 @@ class Words(Protocol):
 
 
 class KeptWords:
-    """The keyword index that a vector store keeps for a primary that has none."""
+    """The keyword index that a vector store keeps for a primary that has none, for one question. Its calls raise
+    IndexFailed."""
 
-    def __init__(self, index: VectorIndex, space: Space) -> None:
+    def __init__(self, index: VectorIndex, space: Space, request: RecallRequest) -> None:
         self._index = index
         self._space_id = space.id
+        self._request = request
 
     async def lexical(
         self, query: KeywordQuery, *, scope: Scope, filter: MemoryFilter, now: datetime, limit: int
     ) -> KeywordMatches:
         """What the store answers."""
-        return await self._index.call(
+        call = self._index.call(
             "lexical",
             lambda store: store.lexical(self._space_id, query, scope=scope, filter=filter, now=now, limit=limit),
         )
+        return await guarded(call, self._request)
 
     async def speakers(self, terms: Sequence[str], *, scope: Scope, now: datetime) -> frozenset[str]:
         """What the store answers."""
-        return await self._index.call(
-            "speakers", lambda store: store.speakers(self._space_id, terms, scope=scope, now=now)
-        )
+        call = self._index.call("speakers", lambda store: store.speakers(self._space_id, terms, scope=scope, now=now))
+        return await guarded(call, self._request)
 
 
 async def words_of(
-    backend: MemoryBackend, index: VectorIndex | None, *, scope: Scope
+    backend: MemoryBackend, index: VectorIndex | None, request: RecallRequest
 ) -> tuple[Words | None, tuple[str, ...]]:
-    """The keyword index for a backend, None where there is none, and what it lacks of a scope."""
+    """The keyword index for a backend, None where there is none, and what it lacks of the question's scope. Raises
+    IndexFailed."""
     if Capability.LEXICAL in backend.capabilities:
         return backend, ()
     if index is None:
         return None, ()
-    try:
-        space = await index.words()
-        if space is None:
-            return None, ()
-        held, total = (0, 0) if space.complete else await index.coverage(space, scope=scope)
-    except BackendUnavailable as error:
-        return None, (f"the keyword index failed: {error}",)
-    if held >= total:
-        return KeptWords(index, space), ()
-    reason = f"the keyword index is not complete yet: {held} of {total} memories; `memspine reindex` completes it"
-    return KeptWords(index, space), (reason,)
+    space = await guarded(index.words(), request)
+    if space is None:
+        return None, ()
+    words = KeptWords(index, space, request)
+    if held := await held_so_far(index, space, request):
+        return words, (f"the keyword index is not complete yet: {held}; `memspine reindex` completes it",)
+    return words, ()
