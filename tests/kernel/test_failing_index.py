@@ -14,7 +14,7 @@ from memspine.conformance.reference.vectors import ReferenceVectorStore
 from memspine.contracts import Capability
 from memspine.errors import BackendUnavailable, NotFoundError
 from memspine.model import MemoryFilter, NewMemory, Scope
-from memspine.retrieval import RecallRequest, Retrieval
+from memspine.retrieval import RankingRules, RecallRequest, Retrieval
 from memspine.text import estimate_tokens
 
 from .conftest import Flaky
@@ -91,7 +91,7 @@ class Place:
             scope=ME,
             now=times.now(),
             strategy=strategy,
-            limit=50,
+            ranking=RankingRules(vector_weight=0.5),
             filter=MemoryFilter(),
             seconds=SECONDS,
             vector_seconds=SECONDS / 2,
