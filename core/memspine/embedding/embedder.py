@@ -118,7 +118,9 @@ class Embedder:
         except EmbeddingError as error:
             if error.kind not in OF_THE_TEXT:
                 raise
-            failure = EmbeddingError(self.name, f"takes no text: {error.reason}", expected="vectors of some", kind="config")
+            failure = EmbeddingError(
+                self.name, f"takes no text: {error.reason}", expected="vectors of some", kind="config"
+            )
             self._breaker.fail(failure, pauses=pauses)
             raise failure from error
 
