@@ -37,9 +37,7 @@ def ref(number):
 
 
 def hit(number, score, *, chunk=0):
-    return VectorHit(
-        id=f"m{number:02}", owner="me", session="s", created_at=START, chunk=chunk, revision=1, score=score
-    )
+    return VectorHit(id=f"m{number:02}", owner="me", chunk=chunk, revision=1, score=score)
 
 
 def beside(number, *, reach=2, last):

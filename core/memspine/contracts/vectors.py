@@ -83,8 +83,6 @@ class VectorHit:
 
     id: str
     owner: str
-    session: str
-    created_at: datetime
     chunk: int
     revision: int
     score: float

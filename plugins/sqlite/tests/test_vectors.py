@@ -3,10 +3,12 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 
 import pytest
 
 from memspine.errors import BackendUnavailable, ConflictError, NotFoundError
+from memspine.model import MemoryFilter
 from memspine_sqlite import engines, shelves, storing
 from memspine_sqlite.config import SQLiteConfig, SQLiteVectorsConfig
 from memspine_sqlite.connections import Settings
@@ -450,8 +452,12 @@ def test_times_of_any_year(tmp_path):
             )
             for engine in ("numpy", "python"):
                 store.engines = engines.Engines(engine)
-                answer = await found(store, drawn(1))
-                assert {hit.id: hit.created_at for hit in answer.hits} == {"a": early, "b": late}
+                for limits, expected in (
+                    ({"created_from": late}, ["b"]),
+                    ({"created_before": late}, ["a"]),
+                    ({"created_from": early, "created_before": early + timedelta(milliseconds=1)}, ["a"]),
+                ):
+                    assert await ids_found(store, drawn(1), filter=MemoryFilter(**limits)) == expected
             assert await store.expire(now=late, limit=5) == 1
 
     run(go())

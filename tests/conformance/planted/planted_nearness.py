@@ -43,12 +43,12 @@ class FirstChunkOnly(Clean):
         await super().upsert(space_id, records=[record for record in records if record.chunk == 0], holder=holder)
 
 
-class HitsWithoutSession(Clean):
+class HitsOfTheFirstRevision(Clean):
     breaks = ("VS-21",)
 
     async def search(self, space_id, **question):
         answer = await super().search(space_id, **question)
-        return attrs.evolve(answer, hits=tuple(attrs.evolve(hit, session="") for hit in answer.hits))
+        return attrs.evolve(answer, hits=tuple(attrs.evolve(hit, revision=1) for hit in answer.hits))
 
 
 class Preselects(Clean):

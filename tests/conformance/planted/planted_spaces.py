@@ -5,6 +5,7 @@ import asyncio
 import attrs
 from planted_store_base import BaseOnly, Clean
 
+from memspine.conformance.reference.queues import Queue
 from memspine.errors import ScopeError
 
 
@@ -302,12 +303,13 @@ class SavesOnClosing(Clean):
 class QueuesInMemory(Clean):
     breaks = ("VS-45",)
 
-    async def enqueue(self, space_id, *, revisions, position):
-        save, self.save = self.save, lambda: None
-        try:
-            return await super().enqueue(space_id, revisions=revisions, position=position)
-        finally:
-            self.save = save
+    def save(self):
+        queues = [(shelf, shelf.queue) for shelf in self.shelves.values()]
+        for shelf, _ in queues:
+            shelf.queue = Queue()
+        super().save()
+        for shelf, queue in queues:
+            shelf.queue = queue
 
 
 class ClaimsInSecret(Clean):

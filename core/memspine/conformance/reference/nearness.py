@@ -54,8 +54,6 @@ def best_chunk(chunks: Iterable[VectorRecord], question: Sequence[float]) -> Vec
     return VectorHit(
         id=best.id,
         owner=best.owner,
-        session=best.session,
-        created_at=best.created_at,
         chunk=best.chunk,
         revision=best.revision,
         score=score,

@@ -31,12 +31,12 @@ async def test_vectors_stay_apart(store: VectorStore) -> None:
     """Each owner's memory is found with what is its own, and the shared scope sees two."""
     await fill(store)
     for scope, expected in (
-        (ALICE, [("alice", "s", 3)]),
-        (BOB, [("bob", "s", 1)]),
-        (SHARED, [(GLOBAL_OWNER, "t", 5), ("alice", "s", 3)]),
+        (ALICE, [("alice", 3)]),
+        (BOB, [("bob", 1)]),
+        (SHARED, [(GLOBAL_OWNER, 5), ("alice", 3)]),
     ):
         hits = [hit for hit in await find(store, scope=scope) if hit.id == "same"]
-        assert [(hit.owner, hit.session, hit.revision) for hit in hits] == expected
+        assert [(hit.owner, hit.revision) for hit in hits] == expected
     await store.upsert("space", records=[record("same", near(10), revision=4)])
     assert [hit.owner for hit in await find(store, scope=SHARED, limit=2)] == ["alice", GLOBAL_OWNER]
     await store.delete([COMMON])

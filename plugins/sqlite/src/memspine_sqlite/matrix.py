@@ -44,7 +44,6 @@ class View(NamedTuple):
     columns: dict[str, Numbers]
     ids: list[str]
     places: dict[str, int]
-    names: dict[int, str]
     alive: Numbers | None
     has_parts: bool
     has_expiry: bool
@@ -52,8 +51,7 @@ class View(NamedTuple):
 
 @attrs.define
 class Matrix:
-    """The rows of one shelf in their order. `places` tells where the first chunk of a memory is, `names` is what is
-    known of the names of sessions."""
+    """The rows of one shelf in their order. `places` tells where the first chunk of a memory is."""
 
     layout: Layout
     version: int
@@ -67,7 +65,6 @@ class Matrix:
     has_expiry: bool = False
     ids: list[str] = attrs.field(factory=list)
     places: dict[str, int] = attrs.field(factory=dict)
-    names: dict[int, str] = attrs.field(factory=dict)
 
     @classmethod
     def empty(cls, layout: Layout, *, capacity: int) -> Matrix:
@@ -95,7 +92,6 @@ class Matrix:
             self.columns,
             self.ids,
             self.places,
-            self.names,
             self.alive,
             self.has_parts,
             self.has_expiry,
@@ -248,14 +244,12 @@ def _found(
             best=_chunks(view, question, best),
             also=_chunks(view, question, also),
             compared=compared,
-            names=view.names,
         )
     rows = view.columns["row"]
     return Found(
         best=scanning.read_chunks(connection, question, rows[best].tolist(), exact=_exact),
         also=scanning.read_chunks(connection, question, rows[also].tolist(), exact=_exact),
         compared=compared,
-        names=view.names,
     )
 
 
@@ -328,7 +322,7 @@ def _chunks(view: View, question: Question, places: Numbers) -> list[Chunk]:
     numbers = view.numbers[places].astype(np.float64)
     query = _decoded(question.query.code, question.layout)[0].astype(np.float64)
     scores = cosines(numbers, query)
-    columns = [view.columns[name][places].tolist() for name in ("chunk", "revision", "session", "created_at")]
+    columns = [view.columns[name][places].tolist() for name in ("chunk", "revision")]
     ids = map(view.ids.__getitem__, places.tolist())
     # What `Chunk` itself does, without a call for each.
     return list(map(tuple.__new__, itertools.repeat(Chunk), zip((-scores).tolist(), ids, *columns, strict=True)))

@@ -8,7 +8,7 @@ are equal have equal scores wherever they lie.
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -18,9 +18,8 @@ import attrs
 from memspine.contracts import VectorHit, VectorMatches
 from memspine.model import MemoryFilter, MemoryRef, Scope
 from memspine.times import to_milliseconds
-from memspine_sqlite import bulk, encoding, rows, shelves, spaces, sql, storing
+from memspine_sqlite import bulk, encoding, rows, shelves, spaces, storing
 from memspine_sqlite.encoding import Query
-from memspine_sqlite.filters import listed
 from memspine_sqlite.shelves import Shelf
 from memspine_sqlite.spaces import Layout
 from memspine_sqlite.transactions import Transaction
@@ -41,8 +40,6 @@ class Chunk(NamedTuple):
     id: str
     chunk: int
     revision: int
-    session: int
-    created_at: int
 
 
 @attrs.frozen(kw_only=True)
@@ -73,13 +70,11 @@ class Question:
 @attrs.frozen(kw_only=True)
 class Found:
     """What a shelf has: its best chunks, in any order and maybe several of a memory or more than asked for; the
-    chunks of those in `also`; how many memories were compared. `names` are those of sessions as far as they are known,
-    to which others may be added."""
+    chunks of those in `also`; how many memories were compared."""
 
     best: Sequence[Chunk]
     also: Sequence[Chunk]
     compared: int
-    names: dict[int, str] = attrs.field(factory=dict)
 
 
 class Comparer(Protocol):
@@ -131,12 +126,10 @@ def search(
             also=asked.get(name, ()),
         )
         found.append((name, comparer.nearest(connection, shelf, question)))
-    return _answer(connection, found, also, limit=limit)
+    return _answer(found, also, limit=limit)
 
 
-def _answer(
-    connection: apsw.Connection, found: Sequence[tuple[str, Found]], also: Sequence[MemoryRef], *, limit: int
-) -> VectorMatches:
+def _answer(found: Sequence[tuple[str, Found]], also: Sequence[MemoryRef], *, limit: int) -> VectorMatches:
     """The best of all shelves together, ties by id, then the caller's own first."""
     best = [(owner, chunk) for owner, one in found for chunk in sorted(_best_chunks(one.best))]
     if len(found) > 1:
@@ -151,7 +144,7 @@ def _answer(
         others = [
             (owner, known[owner][id]) for owner, id in dict.fromkeys(also) if owner in known and id in known[owner]
         ]
-    made = _hits(connection, (*hits, *others), {owner: one.names for owner, one in found})
+    made = _hits((*hits, *others))
     return VectorMatches(
         hits=tuple(made[: len(hits)]),
         others=tuple(made[len(hits) :]),
@@ -167,36 +160,18 @@ def _best_chunks(chunks: Sequence[Chunk]) -> Iterable[Chunk]:
     )
 
 
-def _hits(
-    connection: apsw.Connection, chunks: Sequence[tuple[str, Chunk]], names: Mapping[str, dict[int, str]]
-) -> list[VectorHit]:
+def _hits(chunks: Sequence[tuple[str, Chunk]]) -> list[VectorHit]:
     """The hits of chunks, each with its owner."""
     if not chunks:
         return []
     owners, pairs = zip(*chunks, strict=True)
-    negatives, ids, numbers, revisions, sessions, created = zip(*pairs, strict=True)
-    places = set(zip(owners, sessions, strict=True))
-    for owner, known in names.items():
-        if unknown := {session for other, session in places if other == owner} - known.keys():
-            known.update(_session_names(connection, unknown))
+    negatives, ids, numbers, revisions = zip(*pairs, strict=True)
     return bulk.made(
         VectorHit,
         len(chunks),
         id=ids,
         owner=owners,
-        session=[names[owner][session] for owner, session in zip(owners, sessions, strict=True)],
-        created_at=map(rows.time_of, created),
         chunk=numbers,
         revision=revisions,
         score=map(operator.neg, negatives),
-    )
-
-
-def _session_names(connection: apsw.Connection, numbers: Iterable[int]) -> dict[int, str]:
-    return dict(
-        sql.rows(
-            connection,
-            "SELECT number, name FROM sessions WHERE number IN (SELECT value FROM json_each(?))",
-            (listed(list(numbers)),),
-        )
     )

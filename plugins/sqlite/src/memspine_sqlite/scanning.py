@@ -204,8 +204,7 @@ def read_chunks(
         source, vector = "vectors AS v JOIN originals AS o ON o.row = v.row", layout.original
     found = sql.rows(
         connection,
-        f"SELECT v.id, v.chunk, v.revision, v.session, v.created_at, {vector} "
-        f"FROM json_each(?) AS j CROSS JOIN {source} WHERE v.row = j.value",
+        f"SELECT v.id, v.chunk, v.revision, {vector} FROM json_each(?) AS j CROSS JOIN {source} WHERE v.row = j.value",
         (listed(rows),),
     )
     scores = (exact or exact_in_python)([columns[-1] for columns in found], question)
