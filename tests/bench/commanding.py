@@ -1,4 +1,5 @@
-"""Runs a command of memspine in this process and prints how much memory that took, in MB. Run by test_start.py."""
+"""Runs a command of memspine in this process and prints how much memory it has after that, and how much it had at most,
+in MB. Run by test_start.py."""
 
 import sys
 
@@ -8,8 +9,9 @@ def main():
     from memspine.cli import main as command
 
     code = command(sys.argv[1:])
-    from timing import peak_megabytes  # beside this file, which runs as a script
+    from timing import peak_megabytes, resident_megabytes  # beside this file, which runs as a script
 
+    print(resident_megabytes())
     print(peak_megabytes())
     return code
 

@@ -17,7 +17,7 @@ from .statements import recorded
 from .stores import Layout, backend, build, manager
 from .timing import milliseconds, milliseconds_of
 
-CANDIDATES = 50  # what the kernel asks a store for when the caller wants 10
+CANDIDATES = 40  # what the kernel asks a store for when the caller wants 10 and there are only words
 
 
 @pytest.fixture(autouse=True)

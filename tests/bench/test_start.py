@@ -64,17 +64,22 @@ def test_memory(bench, configurations, minilm_model, tmp_path):
     scripts = {way: ["commanding.py", *search(file)] for way, file in configurations.items()}
     if "minilm" in configurations:
         scripts["bare"] = ["bareminilm.py", minilm_model[0], questions()[0]]
-    peaks = {name: [] for name in scripts}
+    peaks, resident = {name: [] for name in scripts}, {name: [] for name in scripts}
     for _ in range(PEAKS):
         for name, (script, *arguments) in scripts.items():
             printed = succeed([sys.executable, HERE / script, *arguments], folder=tmp_path)
-            peaks[name].append(float(printed.splitlines()[-1]))
+            *others, peak = printed.splitlines()
+            peaks[name].append(float(peak))
+            if name in configurations:
+                resident[name].append(float(others[-1]))
     medians = {name: statistics.median(found) for name, found in peaks.items()}
     for model in MODELS:
         if model not in medians:
             bench.missing(f"peak-{model}", reason=minilm_model[1])
             continue
-        beside = f"words alone {medians['search']:.1f} MB"
+        beside = (
+            f"after the answer {statistics.median(resident[model]):.1f} MB · words alone {medians['search']:.1f} MB"
+        )
         if model == MINILM:
             beside += f" · bare model {medians['bare']:.1f} MB"
         ratio = medians[model] / medians["search"]
