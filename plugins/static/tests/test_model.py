@@ -1,11 +1,15 @@
 import contextlib
+import functools
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memspine_static import tokens
 from memspine_static.config import StaticConfig, model_folder
 from memspine_static.failures import ModelFilesError
 from memspine_static.model import BATCH_TEXTS, BATCH_TOKENS, WordlessText, load_model
@@ -192,3 +196,46 @@ def test_the_revision_is_that_of_the_files(tmp_path):
     folder = write(tmp_path / "d")
     (folder / "tokenizer.json").write_text(json.dumps(rules([*WORDS[:-1], "moon"])), encoding="utf-8")
     assert load_model(folder).revision != first
+
+
+def copied(folder):
+    """A copy of the shipped model."""
+    return Path(shutil.copytree(model_folder(StaticConfig(), None)[0], folder))
+
+
+@given(st.lists(st.text(max_size=60), min_size=1, max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_the_compiled_tokenizer_is_the_same(texts):
+    """The tokens of every text are those of the tokenizer.json that the compiled one was made from."""
+    compiled, plain = compiled_and_plain()
+    assert (compiled.count, compiled.unknown) == (plain.count, plain.unknown)
+    for one, other in zip(compiled.ids(texts), plain.ids(texts), strict=True):
+        assert one.tolist() == other.tolist()
+
+
+@functools.cache
+def compiled_and_plain():
+    folder, _ = model_folder(StaticConfig(), None)
+    found = load_model(folder).tokens
+    assert found.is_compiled
+    path = folder / "tokenizer.json"
+    return found, tokens.Tokens(path, path.read_bytes())
+
+
+@pytest.mark.parametrize("harm", ["missing", "cut off", "damaged", "another tokenizer"])
+def test_a_compiled_tokenizer_that_is_no_use_is_left_alone(tmp_path, harm):
+    """Whatever is wrong with it, the tokenizer.json beside it is read instead."""
+    folder = copied(tmp_path / "model")
+    path = folder / "tokenizer.tkz"
+    if harm == "missing":
+        path.unlink()
+    elif harm == "cut off":
+        path.write_bytes(path.read_bytes()[:1000])
+    elif harm == "damaged":
+        path.write_bytes(b"x" * path.stat().st_size)
+    else:
+        other = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        (folder / "tokenizer.json").write_text(json.dumps(other), encoding="utf-8")
+    found = load_model(folder).tokens
+    assert not found.is_compiled
+    assert found.ids(["hello world"])[0].tolist() == compiled_and_plain()[0].ids(["hello world"])[0].tolist()

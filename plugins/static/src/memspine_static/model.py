@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from memspine_static.failures import ModelFilesError
 from memspine_static.tensors import Array, read_tensors
-from memspine_static.tokens import Ids, Tokens
+from memspine_static.tokens import Compiled, Ids, Tokens
 
 MATRIX_NAMES: Final = ("embeddings", "embedding.weight")
 """What the matrix is called by model2vec and by sentence-transformers."""
@@ -148,9 +148,11 @@ def load_model(folder: Path) -> StaticModel:
     weights_path, tokens_path = folder / "model.safetensors", folder / "tokenizer.json"
     tensors = read_tensors(weights_path)
     rules = _read(tokens_path)
-    tokens = Tokens(tokens_path, rules)
+    config_path = folder / "config.json"
+    config = _config(config_path)
+    tokens = Tokens(tokens_path, rules, compiled=_compiled(config, config_path))
     matrix = _matrix(tensors, weights_path)
-    floor = _floor(folder / "config.json")
+    floor = _floor(config, config_path)
     mapping = _vector(tensors, "mapping", tokens, weights_path)
     rows = tokens.count if mapping is None else int(mapping.max()) + 1
     if rows > len(matrix) or (mapping is not None and mapping.min() < 0):
@@ -169,14 +171,33 @@ def load_model(folder: Path) -> StaticModel:
     )
 
 
-def _floor(path: Path) -> float:
-    """What the configuration of the model says; models of others say nothing of it, and may have no configuration."""
+def _config(path: Path) -> dict[str, Any]:
+    """The configuration of the model; models of others may have none."""
     try:
-        floor = json.loads(path.read_bytes()).get("document_floor", 0)
+        config = json.loads(path.read_bytes())
     except FileNotFoundError:
-        return 0.0
-    except (OSError, ValueError, AttributeError) as error:
+        return {}
+    except (OSError, ValueError) as error:
         raise ModelFilesError(path, f"cannot be read ({error})") from error
+    if not isinstance(config, dict):
+        raise ModelFilesError(path, "is no configuration", expected="a JSON object")
+    return config
+
+
+def _compiled(config: dict[str, Any], path: Path) -> Compiled | None:
+    """What it says of a compiled tokenizer, if there is one."""
+    table = config.get("compiled_tokenizer")
+    if table is None:
+        return None
+    try:
+        return Compiled(**table)
+    except TypeError as error:
+        raise ModelFilesError(path, f"has a compiled_tokenizer that cannot be used ({error})") from error
+
+
+def _floor(config: dict[str, Any], path: Path) -> float:
+    """What it says of a floor; models of others say nothing of it."""
+    floor = config.get("document_floor", 0)
     if isinstance(floor, bool) or not isinstance(floor, int | float) or not 0 <= floor < math.inf:
         raise ModelFilesError(path, f"has the document_floor {floor!r}", expected="a number, 0 or more")
     return float(floor)
