@@ -1,9 +1,16 @@
 """Fixtures shared by all tests."""
 
 import os
+import signal
 from typing import NoReturn
 
 import pytest
+
+
+def pytest_configure():
+    """Interruptions reach the commands that tests start, also where a shell has its background jobs ignore them."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

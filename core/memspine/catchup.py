@@ -7,11 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from memspine import times
-from memspine.contracts import Space
-from memspine.errors import BackendUnavailable
-from memspine.indexing import Round, VectorIndex
-from memspine.model import Scope
+from memspine.indexing import Round
 
 WAIT_SECONDS_MAX: Final = 2.0
 """How long a question waits for it: loading a model, or a source that is slow, may take longer."""
@@ -47,12 +43,12 @@ class CatchUp:
         """
         written, ends_at = self._written, time.monotonic() + self._wait_seconds
         await self._wait(ends_at)  # for one that may have begun before what was written last
-        is_due = self._indexed < written or time.monotonic() - self._begun_at >= PAUSE_SECONDS
-        if is_due and not self._is_under_way:
-            self._begun_at = time.monotonic()
-            self._round = asyncio.create_task(self._do_round())
+        if self._indexed < written or time.monotonic() - self._begun_at >= PAUSE_SECONDS:
+            if not self._is_under_way:
+                self._begun_at = time.monotonic()
+                self._round = asyncio.create_task(self._do_round())
             await self._wait(ends_at)
-        if self._is_under_way:
+        if self._is_under_way and time.monotonic() >= ends_at:
             self._wait_seconds = 0.0
         if self._indexed >= written:
             return ""
@@ -60,46 +56,39 @@ class CatchUp:
         return f"what was written just before may not be found yet: {reason}"
 
     async def close(self) -> None:
-        """Let a round that is under way end, if it does so in time."""
-        if self._round is not None:
-            await asyncio.wait({self._round}, timeout=WAIT_SECONDS_MAX)
-            self._round.cancel()
-            await asyncio.wait({self._round})
+        """Let a round that is under way end, if it does so in time. Raises what it failed of, if that is a mistake."""
+        task, self._round = self._round, None
+        if task is not None:
+            try:
+                await asyncio.wait({task}, timeout=WAIT_SECONDS_MAX)
+            finally:
+                task.cancel()
+            await asyncio.wait({task})
+            _raise_mistake(task)
 
     @property
     def _is_under_way(self) -> bool:
         return self._round is not None and not self._round.done()
 
     async def _wait(self, ends_at: float) -> None:
-        if self._round is None:
+        task = self._round
+        if task is None:
             return
-        await asyncio.wait({self._round}, timeout=max(ends_at - time.monotonic(), 0.0))
-        if self._round.done() and not self._round.cancelled():
-            self._round.result()
+        await asyncio.wait({task}, timeout=max(ends_at - time.monotonic(), 0.0))
+        if task.done() and self._round is task:
+            self._round = None  # so that a mistake is raised once, and the next question begins another round
+            _raise_mistake(task)
 
     async def _do_round(self) -> None:
         written = self._written
         done = await self._work()
-        if done is not None and done.complete:
+        if done is not None and done.is_current:
             self._indexed = written
-        if done is not None and (done.complete or done.embedded):
+        if done is not None and (done.is_current or done.embedded):
             self._wait_seconds = WAIT_SECONDS_MAX
         self._reason = "indexing it failed" if done is None else "; ".join(done.troubles) or "it is not all indexed"
 
 
-async def may_lack(index: VectorIndex, scope: Scope) -> bool:
-    """Whether what answers lacks something of a scope, or is still to take in a change. A round also ends early over
-    spaces that do not answer, because they are being made or stand in for others."""
-    try:
-        answering = [space for space in await index.call("spaces", lambda store: store.spaces()) if space.active]
-        if (words := await index.words()) is not None:
-            answering.append(words)
-        return any([await _lacks(index, space, scope) for space in answering])
-    except BackendUnavailable:
-        return True
-
-
-async def _lacks(index: VectorIndex, space: Space, scope: Scope) -> bool:
-    backlog = await index.call("backlog", lambda store: store.backlog(space.id, now=times.now()))
-    held, total = await index.coverage(space, scope=scope)
-    return backlog.waiting > backlog.postponed or held + backlog.postponed < total
+def _raise_mistake(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.result()

@@ -99,9 +99,8 @@ async def rerank_engine(reranking: Reranking | None, *, probe: bool) -> RerankEn
         return RerankEngine()
     tried = await reranking.probe() if probe else None
     trouble = reranking.trouble if tried is None else tried
-    return RerankEngine(
-        source=reranking.name, is_available=False if trouble else None if tried is None else True, trouble=trouble
-    )
+    is_available = False if trouble else True if reranking.has_worked else None
+    return RerankEngine(source=reranking.name, is_available=is_available, trouble=trouble)
 
 
 async def vector_engine(index: VectorIndex) -> VectorEngine:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 import attrs
 
 from memspine import times
-from memspine.catchup import CatchUp, may_lack
+from memspine.catchup import CatchUp
 from memspine.chain import Chain, Member
 from memspine.closing import close_all
 from memspine.config import (
@@ -96,6 +96,7 @@ class Running:
         self._accesses = AccessCounts()
         self._secret: bytes | None = None
         self._background: list[asyncio.Task[None]] = []
+        self._indexing: asyncio.Task[None] | None = None
         self._troubles: dict[str, str] = {}
         memory = config.memory
         self.chain = Chain(
@@ -124,7 +125,8 @@ class Running:
             maintain = functools.partial(self.maintain, kinds, budget_seconds=settings.interval_seconds)
             self._background.append(asyncio.create_task(self._repeat(maintain, settings.interval_seconds)))
         if settings.enabled and self.index is not None:
-            self._background.append(asyncio.create_task(self._keep_indexed(self.index)))
+            self._indexing = asyncio.create_task(self._keep_indexed(self.index))
+            self._background.append(self._indexing)
 
     async def close(self) -> None:
         """Stop the background tasks, write telemetry, close every store, model and injector. Raises the first error,
@@ -268,12 +270,11 @@ class Running:
         """The best memories for a question; where no background work does it, what was written lately is indexed first,
         and an answer that may lack what this manager wrote says so. Raises BackendUnavailable when no store answers."""
         lacking = ""
-        if request.text and self.index is not None and not self._background:
+        is_kept_up = self._indexing is not None and not self._indexing.done()
+        if request.text and self.index is not None and not is_kept_up:
             lacking = await self._catch_up.before_question()
         result = await self.retrieval.recall(request)
-        if not lacking or self.index is None or not self._uses_index(result):
-            return result
-        if not await may_lack(self.index, request.scope):
+        if not lacking or self.index is None or not await self._uses_index(self.index, result):
             return result
         trace = attrs.evolve(result.trace, degraded=(*result.trace.degraded, lacking))
         return attrs.evolve(result, trace=trace)
@@ -289,10 +290,14 @@ class Running:
         healths[primary] = attrs.evolve(healths[primary], findings=(*healths[primary].findings, *findings))
         return healths
 
-    def _uses_index(self, result: SearchResult) -> bool:
+    async def _uses_index(self, index: VectorIndex, result: SearchResult) -> bool:
         """Whether an answer came from the index: from its vectors, or from the words that it keeps for the primary."""
-        keeps_words = Capability.LEXICAL not in self.config.primary.provider.capabilities
-        return keeps_words or any(leg.leg == "vector" and leg.status == "ran" for leg in result.trace.legs)
+        if any(leg.leg == "vector" and leg.status == "ran" for leg in result.trace.legs):
+            return True
+        try:
+            return await index.has_words()
+        except MemspineError:
+            return False  # it answered nothing, and the answer tells that
 
     async def _repeat(self, work: Callable[[], Awaitable[object]], pause_seconds: float) -> None:
         name = "telemetry" if work == self.flush_accesses else "maintenance"
@@ -390,6 +395,7 @@ class Running:
 
 
 async def _result(task: asyncio.Task[None]) -> None:
+    await asyncio.wait({task})
     if not task.cancelled():
         task.result()
 

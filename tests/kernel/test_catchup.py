@@ -162,3 +162,75 @@ def test_leaving_lets_a_batch_end(settings, asked, monkeypatch):
 
 def memory_of(number):
     return NewMemory(content=f"duck number {number}")
+
+
+def test_questions_that_come_at_once_wait_alike(settings, asked, monkeypatch):
+    """Of several questions that meet a round under way, each waits for the one that takes in what was written last."""
+    monkeypatch.setattr("memspine.catchup.WAIT_SECONDS_MAX", 2.0)
+    monkeypatch.setattr(f"{__name__}.SLOW_SECONDS", 0.1)
+
+    async def test(memory):
+        await memory.create("Juno eats walnuts")
+        await memory.reindex()
+        asked.clear()
+        await memory.create("Juno eats duck")
+        first = asyncio.create_task(question(memory))
+        await asyncio.sleep(0.05)
+        await memory.create("Juno eats potato")
+        others = [question(memory) for _ in range(3)]
+        assert [told for told, _ in await asyncio.gather(first, *others)] == [[]] * 4
+        assert sum(asked) == 2
+
+    with_manager(settings, test)
+
+
+def test_a_mistake_is_raised_once(settings, monkeypatch):
+    """A mistake in a round reaches one question, and the next one begins another round."""
+
+    async def test(memory):
+        await memory.create("Juno eats duck")
+        running, calls = memory._open, []  # noqa: SLF001 - a mistake cannot be made from outside
+        work = running.index.work
+
+        async def mistaken(**options):
+            calls.append(1)
+            if len(calls) == 1:
+                raise TypeError("a mistake")
+            return await work(**options)
+
+        monkeypatch.setattr(running.index, "work", mistaken)
+        with pytest.raises(TypeError, match="a mistake"):
+            await memory.search("duck")
+        assert (await question(memory))[0] == []
+        assert len(calls) == 2
+
+    with_manager(settings, test)
+
+
+def test_without_maintenance_questions_catch_up(settings):
+    """A long-lived manager that keeps nothing up in the background indexes before its questions, as others do."""
+    settings["maintenance"] = {"enabled": False}
+
+    async def run():
+        async with MemoryManager(settings) as memory:
+            await memory.create("Juno eats duck")
+            return (await memory.search("duck")).trace
+
+    trace = asyncio.run(run())
+    assert trace.degraded == ()
+    assert {leg.leg: leg.status for leg in trace.legs} == {"keyword": "ran", "vector": "ran"}
+
+
+def test_a_source_that_is_slower_than_its_time_is_not_late(settings, asked, monkeypatch):
+    """A batch that ends after the time of its round and was all there was to do leaves nothing to say."""
+    monkeypatch.setattr("memspine.catchup.WAIT_SECONDS_MAX", 2.0)
+    monkeypatch.setattr(f"{__name__}.SLOW_SECONDS", 0.2)
+
+    async def test(memory):
+        await memory.create("Juno eats duck")
+        await memory.reindex()
+        for n in range(3):
+            await memory.create(f"Juno eats potato {n}")
+            assert (await question(memory))[0] == []
+
+    with_manager(settings, test)

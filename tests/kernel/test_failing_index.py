@@ -12,7 +12,7 @@ from memspine import times
 from memspine.chain import Chain, Member
 from memspine.conformance.reference.vectors import ReferenceVectorStore
 from memspine.contracts import Capability
-from memspine.errors import BackendUnavailable, NotFoundError
+from memspine.errors import BackendUnavailable, ClosedError, NotFoundError
 from memspine.model import MemoryFilter, NewMemory, Scope
 from memspine.retrieval import RankingRules, RecallRequest, Retrieval
 from memspine.text import estimate_tokens
@@ -29,6 +29,7 @@ TROUBLES = {
     "unavailable": BackendUnavailable("vectors", "disk gone"),
     "dropped": NotFoundError("vectors", "s", what="space"),
     "broken": OSError("disk gone"),
+    "closed": ClosedError("the disk gone"),
     "hanging": None,
 }
 
@@ -112,7 +113,7 @@ def statuses(result):
 @pytest.mark.parametrize(
     ("trouble", "strategy"),
     [
-        *itertools.product(("unavailable", "dropped", "broken"), ("hybrid", "semantic", "exact")),
+        *itertools.product(("unavailable", "dropped", "broken", "closed"), ("hybrid", "semantic", "exact")),
         ("hanging", "hybrid"),  # each of its questions costs as long as it may take
     ],
 )

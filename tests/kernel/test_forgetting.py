@@ -168,3 +168,19 @@ def test_a_space_that_was_left_is_kept_from_then_on(monkeypatch):
         assert len(await here.store.spaces()) == 2
 
     asyncio.run(run())
+
+
+def test_a_space_that_is_kept_otherwise_is_not_wanted(monkeypatch):
+    """Of one source the space of the present quantisation is wanted, and one that was tried meanwhile is dropped."""
+
+    async def run():
+        here, source = world(), Source()
+        await here.add("a", "b")
+        for quantisation in ("none", "int8", "none"):
+            await here.index(source, quantisation=quantisation).work()
+        late = times.now() + timedelta(days=30)
+        monkeypatch.setattr(times, "now", lambda: late)
+        assert await here.index(source, quantisation="none").collect() == 1
+        assert [space.quantisation for space in await here.store.spaces()] == ["none"]
+
+    asyncio.run(run())

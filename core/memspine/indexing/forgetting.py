@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from memspine import times
 from memspine.chain import Chain
 from memspine.contracts import VectorStore
+from memspine.errors import NotFoundError
 from memspine.model import Memory, MemoryRef, Scope
 
 
@@ -25,8 +27,9 @@ async def forget(chain: Chain, store: VectorStore, refs: Collection[MemoryRef]) 
     if back := await fetched(chain, gone):
         revisions = {ref: memory.revision for ref, memory in back.items()}
         for space in await store.spaces():
-            position = (await store.backlog(space.id, now=times.now())).position
-            await store.enqueue(space.id, revisions=revisions, position=position)
+            with contextlib.suppress(NotFoundError):  # one that was dropped meanwhile needs nothing
+                position = (await store.backlog(space.id, now=times.now())).position
+                await store.enqueue(space.id, revisions=revisions, position=position)
 
 
 async def fetched(chain: Chain, refs: Collection[MemoryRef]) -> Mapping[MemoryRef, Memory]:

@@ -153,17 +153,24 @@ class VectorIndex:
         async with self._working:
             try:
                 await self._forget_gone()
-                kept, troubles = await self._kept(only_loaded=only_loaded)
-                deadline = None if seconds is None else time.monotonic() + seconds
-                rounds = [await self._keep_up(one, deadline=deadline) for one in kept]
-            except BackendUnavailable as error:
+                spaces = await self.call("spaces", lambda store: store.spaces())
+                # Words first: a source that has to be loaded, or hangs, does not keep them waiting.
+                words = [Kept(space=space, writer=TermWriter()) for space in await self._kept_words(spaces)]
+                rounds = await self._all_kept_up(words, seconds=seconds)
+                kept, troubles = await self._kept(spaces, only_loaded=only_loaded)
+                rounds += await self._all_kept_up(kept, seconds=seconds)
+            except MemspineError as error:
                 self._failure = f"nothing new is indexed: {error}"
                 raise
             self._failure = ""
+        active = _active(spaces)
+        answering = [done.complete for one, done in rounds if one.space.active or one.space.identity == TERMS]
+        is_missing = active is not None and all(one.space.id != active.id for one in kept)
         return Round(
-            embedded=sum(done.embedded for done in rounds),
-            complete=all(done.complete for done in rounds) and not troubles,
-            troubles=tuple(dict.fromkeys((*troubles, *(trouble for done in rounds for trouble in done.troubles)))),
+            embedded=sum(done.embedded for _, done in rounds),
+            complete=all(done.complete for _, done in rounds) and not troubles,
+            is_current=all(answering) and not is_missing,
+            troubles=tuple(dict.fromkeys((*troubles, *(trouble for _, done in rounds for trouble in done.troubles)))),
         )
 
     async def rebuild(self) -> None:
@@ -237,12 +244,12 @@ class VectorIndex:
         return held, await self._total(scope, now=now)
 
     def shortcomings(self, space: Space) -> tuple[str, ...]:
-        """Why the last round of work could do nothing, or nothing for most memories of a space. It tells no number,
-        which would be of all owners."""
+        """Why the last round of work could do nothing, or nothing for most memories of a space. It tells no number and
+        no reason of a memory, which would be another owner's."""
         last = self._rounds.get(space.id)
         told = [self._failure] if self._failure else []
         if last is not None and last.put_off and not last.holds_most:
-            told.append(f"most memories have no vector: {last.reason}")
+            told.append("most memories have no vector; `memspine engine` says why")
         return tuple(told)
 
     @property
@@ -271,13 +278,10 @@ class VectorIndex:
             await self.call("delete", lambda store: forget(self._chain, store, gone), unhurried=True)
             self._gone.difference_update(gone)
 
-    async def _kept(self, *, only_loaded: bool) -> tuple[list[Kept], list[str]]:
-        """The spaces to keep up, that of words first, then the one that answers, and why others are not."""
-        spaces = await self.call("spaces", lambda store: store.spaces())
+    async def _kept(self, spaces: Sequence[Space], *, only_loaded: bool) -> tuple[list[Kept], list[str]]:
+        """The spaces of vectors to keep up, the one that answers first, and why others are not."""
         kept: dict[str, Kept] = {}
         troubles: list[str] = []
-        for words in await self._kept_words(spaces):
-            kept[words.id] = Kept(space=words, writer=TermWriter())
         active, dead = _active(spaces), ""
         if active is not None:
             try:
@@ -324,6 +328,10 @@ class VectorIndex:
         space = shape.space(source=document, now=times.now(), after=shape.newest(spaces))
         await self.call("open_space", lambda store: store.open_space(space))
 
+    async def _all_kept_up(self, kept: Sequence[Kept], *, seconds: float | None) -> list[tuple[Kept, Round]]:
+        deadline = None if seconds is None else time.monotonic() + seconds
+        return [(one, await self._keep_up(one, deadline=deadline)) for one in kept]
+
     async def _keep_up(self, kept: Kept, *, deadline: float | None) -> Round:
         """Fill a space, and hand over to it if it is complete and the configured one."""
         done = await self._upkeep.fill(kept, deadline=deadline)
@@ -338,7 +346,9 @@ class VectorIndex:
         last that was made for it, which can be told without loading a model, and the keyword index."""
         chosen = (self._sources.configured(), self._sources.fallback())
         documents = [one.document for one in chosen if one is not None and one.embedder is not None]
-        last = [[space for space in spaces if space.source == document][-1:] for document in documents]
+        kept_as = (self._settings.quantisation, self._settings.chunk_tokens)
+        fitting = [space for space in spaces if (space.quantisation, space.chunk_tokens) == kept_as]
+        last = [[space for space in fitting if space.source == document][-1:] for document in documents]
         words = [_words(spaces), _TERMS_SHAPE.newest(spaces)] if await self.has_words() else []
         return {space.id for space in (*itertools.chain.from_iterable(last), *words) if space is not None}
 

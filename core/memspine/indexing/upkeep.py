@@ -24,7 +24,8 @@ RELIST_SECONDS: Final = 3600.0
 """How often a store without a feed is listed anew."""
 HURRIED_SECONDS: Final = 0.25
 FEW_TEXTS: Final = 16
-"""How many memories are written at once at first, and when there is less time left than that."""
+"""How many memories are written at once at first; at most so many when there is less time left than that, and a quarter
+of them while nobody knows how fast the source is."""
 BATCH_SECONDS: Final = 10.0
 """What a batch may take, far below a lease; the next one is half as large when it takes longer, and twice as large when
 it takes less than a quarter."""
@@ -43,11 +44,13 @@ class Call(Protocol):
 @attrs.frozen(kw_only=True)
 class Round:
     """What one round of work came to: memories written, whether nothing is left to do, and what keeps a source from
-    working. `put_off` memories could not be written, the last of them because of `reason`; `holds_most` says that the
-    space holds more than that."""
+    working. `is_current` says that what answers questions holds everything but what was put off. `put_off` memories
+    could not be written, the last of them because of `reason`; `holds_most` says that the space holds more than
+    that."""
 
     embedded: int = 0
     complete: bool = True
+    is_current: bool = True
     troubles: tuple[str, ...] = ()
     put_off: int = 0
     reason: str = ""
@@ -83,17 +86,18 @@ class Upkeep:
         while True:
             done = await self._empty_queue(kept, deadline=deadline)
             written += done.embedded
-            if not done.complete:
+            if not done.complete and (done.troubles or page.more):
                 return attrs.evolve(done, embedded=written)
             if not page.more:
-                break
+                break  # also when the time is over: what was written last may have been all
             page = await self._page(space, page.position)
         backlog = await self._call("backlog", lambda store: store.backlog(space.id, now=times.now()))
         if backlog.waiting > backlog.postponed:
-            return Round(embedded=written, complete=False)  # another process is at the rest
+            return Round(embedded=written, complete=False)  # no time was left, or another process is at the rest
         put_off, held = backlog.postponed, await self._held(space) if backlog.postponed else 0
         done = Round(embedded=written, put_off=put_off, reason=backlog.reason, holds_most=held >= put_off)
-        if put_off and not held:
+        if put_off and (not held or not (done.holds_most or space.complete)):
+            # What it holds is no sample of what there is, so it is no space to answer with.
             return attrs.evolve(done, complete=False, troubles=(backlog.reason,))
         if not space.complete and page.position.passes:
             await self._call("complete_space", lambda store: store.complete_space(space.id))
@@ -119,14 +123,15 @@ class Upkeep:
         written = 0
         while True:
             is_hurried = deadline is not None and deadline - time.monotonic() < HURRIED_SECONDS
-            limit = self._limits.get(kept.space.id, min(self._batch, FEW_TEXTS))
+            limit = self._limits.get(kept.space.id, min(self._batch, FEW_TEXTS // 4 if is_hurried else FEW_TEXTS))
+            limit = min(limit, FEW_TEXTS) if is_hurried else limit
             if deadline is not None and time.monotonic() >= deadline:
                 return Round(embedded=written, complete=False)
             if kept.writer.trouble:
                 return Round(embedded=written, complete=False, troubles=(kept.writer.trouble,))
             started = time.monotonic()
-            done = await self._write_batch(kept, limit=min(limit, FEW_TEXTS) if is_hurried else limit)
-            if done.claimed and not is_hurried:
+            done = await self._write_batch(kept, limit=limit)
+            if done.claimed:
                 self._limits[kept.space.id] = self._next_limit(limit, seconds=time.monotonic() - started)
             written += done.written
             if done.trouble:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import Final, TypeVar
 
 from memspine.contracts import Space
-from memspine.errors import BackendUnavailable, NotFoundError
+from memspine.errors import MemspineError
 from memspine.indexing import VectorIndex
 from memspine.retrieval.request import RecallRequest
 
@@ -30,7 +30,7 @@ async def guarded(call: Awaitable[T], request: RecallRequest, *, share: float = 
     try:
         async with asyncio.timeout(seconds):
             return await call
-    except (BackendUnavailable, NotFoundError) as error:
+    except MemspineError as error:
         raise IndexFailed(str(error)) from error
     except TimeoutError:
         raise IndexFailed(f"it took longer than {seconds:g} s") from None

@@ -33,6 +33,7 @@ class Reranking:
         self._member = member
         self._seconds = seconds
         self._breaker = breaker
+        self.has_worked = False
 
     @property
     def name(self) -> str:
@@ -105,6 +106,7 @@ class Reranking:
             self._breaker.fail(failure, pauses=pauses)
             raise failure from error
         self._breaker.succeed()
+        self.has_worked = True
         return scores
 
     def _checked(self, answer: object, *, count: int) -> tuple[float, ...]:

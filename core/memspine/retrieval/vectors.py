@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from memspine.contracts import Space, VectorHit, VectorMatches
-from memspine.errors import BackendUnavailable, EmbeddingError, NotFoundError
+from memspine.errors import MemspineError, NotFoundError
 from memspine.indexing import Answering, VectorIndex, require_identity
 from memspine.model import MemoryRef
 from memspine.results import VECTORS_OFF
@@ -52,7 +52,8 @@ class VectorLeg:
         """What it came to; None while it is not known."""
         if self._failed is not None:
             return self._failed
-        return self._task.result() if self._task is not None and self._task.done() else None
+        task = self._task
+        return task.result() if task is not None and task.done() and not task.cancelled() else None
 
     def begin(self, text: str) -> None:
         """Look for what is near to a text; only the first call does."""
@@ -96,7 +97,7 @@ async def nearest(
     try:
         async with asyncio.timeout(request.vector_seconds):
             found = await _first_answer(index, request, text=text, limit=limit, reasons=reasons)
-    except (BackendUnavailable, EmbeddingError) as error:
+    except MemspineError as error:
         reasons.append(str(error))
     except TimeoutError:
         reasons.append(f"the vector of the question took longer than {request.vector_seconds:g} s")
@@ -127,7 +128,9 @@ async def _first_answer(
             async for answering in index.answering():
                 try:
                     return await _ask(index, answering, request, text=text, limit=limit)
-                except (BackendUnavailable, EmbeddingError) as error:
+                except NotFoundError:
+                    raise
+                except MemspineError as error:
                     reasons.append(str(error))
         except NotFoundError as error:  # dropped since it was read which one answers
             if attempt:

@@ -65,6 +65,7 @@ async def words_of(
     if space is None:
         return None, ()
     words = KeptWords(index, space, request)
+    told = index.shortcomings(space)
     if held := await held_so_far(index, space, request):
-        return words, (f"the keyword index is not complete yet: {held}; `memspine reindex` completes it",)
-    return words, ()
+        told = (f"the keyword index is not complete yet: {held}; `memspine reindex` completes it", *told)
+    return words, told

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 import numpy.typing as npt
+from attrs.validators import instance_of, optional
 from tokie import Tokenizer, TokieError
 
 from memspine_static.failures import ModelFilesError
@@ -23,10 +24,10 @@ class Compiled:
     """What the configuration of a model says of its tokenizer.tkz: which tokenizer.json it was made from, how large it
     is, how many tokens there are, and which of them stands for the unknown."""
 
-    sha256: str
-    size_bytes: int
-    tokens: int
-    unknown: int | None
+    sha256: str = attrs.field(validator=instance_of(str))
+    size_bytes: int = attrs.field(validator=instance_of(int))
+    tokens: int = attrs.field(validator=instance_of(int))
+    unknown: int | None = attrs.field(validator=optional(instance_of(int)))
 
 
 class Tokens:
