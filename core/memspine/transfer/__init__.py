@@ -12,15 +12,12 @@ Importing the same file again changes nothing.
 
 from __future__ import annotations
 
-from memspine.transfer.copying import Copy, CopyReport
 from memspine.transfer.exporting import export_records
 from memspine.transfer.importing import import_items
 from memspine.transfer.items import BadLine, ImportedMemory, ImportedRecord, Item, Note
 from memspine.transfer.jsonl import EXPORT_VERSION
-from memspine.transfer.places import opened_backends
 from memspine.transfer.reading import FORMATS, HEAD_BYTES, guess_format, read_records
 from memspine.transfer.report import LISTED_MAX, ImportReport
-from memspine.transfer.verifying import Differing, VerifyReport, verify
 
 __all__ = [
     "EXPORT_VERSION",
@@ -28,19 +25,13 @@ __all__ = [
     "HEAD_BYTES",
     "LISTED_MAX",
     "BadLine",
-    "Copy",
-    "CopyReport",
-    "Differing",
     "ImportReport",
     "ImportedMemory",
     "ImportedRecord",
     "Item",
     "Note",
-    "VerifyReport",
     "export_records",
     "guess_format",
     "import_items",
-    "opened_backends",
     "read_records",
-    "verify",
 ]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
 
     from memspine.cli.output import Output
-    from memspine.transfer import CopyReport
+    from memspine.replication import CopyReport
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
     from memspine.cli.values import past
     from memspine.plugins import Plugins
-    from memspine.transfer import Copy, opened_backends
+    from memspine.replication import Copy, opened_backends
 
     config = load(options, out, Plugins())
     since = past(options.since, field="--since")

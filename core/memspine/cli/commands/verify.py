@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import argparse
 
     from memspine.cli.output import Output
-    from memspine.transfer import VerifyReport
+    from memspine.replication import VerifyReport
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     import asyncio
 
     from memspine.plugins import Plugins
-    from memspine.transfer import opened_backends, verify
+    from memspine.replication import opened_backends, verify
 
     config = load(options, out, Plugins())
 

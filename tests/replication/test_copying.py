@@ -15,7 +15,7 @@ from memspine.chain import Chain, Member
 from memspine.conformance.reference.backend import ReferenceBackend
 from memspine.contracts import Capability
 from memspine.model import MemoryChanges, MemoryFilter, MemoryRef, NewMemory, Scope
-from memspine.transfer import Copy, copying, verify
+from memspine.replication import Copy, copying, verify
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EVERYONE = Scope.everyone()
