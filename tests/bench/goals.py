@@ -83,6 +83,10 @@ _SPEED = {
     "bulk": Goal(
         "bulk import, over bare `executemany` of analysed rows", 0.3, "memories/s", most=False, compares="ratio"
     ),
+    "copy": Goal(
+        "copy of 100 000 memories, SQLite to SQLite, over bulk import", 0.5, "memories/s", most=False, compares="ratio"
+    ),
+    "copy-peak": Goal("resident memory of that copy", 120, "MB"),
     "indexing-static": Goal("making vectors of memories, shipped model", 6000, "memories/s", most=False),
     "indexing-minilm": Goal(
         "the same, MiniLM with 2 threads, over the bare model", 0.8, "memories/s", most=False, compares="ratio"

@@ -54,6 +54,18 @@ def test_the_configuration_example_is_valid(tmp_path):
     run("memspine", "--config", "memspine.toml", "config", "check", folder=tmp_path)
 
 
+def test_the_copy_example_runs(tmp_path):
+    """The lines that copy and compare stores work with the TOML example, and find both the same."""
+    (shell,) = [block for block in blocks("sh") if "memspine copy" in block]
+    (toml,) = blocks("toml")
+    (tmp_path / "memspine.toml").write_text(toml, encoding="utf-8")
+    (tmp_path / "memspine.toml").chmod(0o600)
+    run("memspine", "add", "The spare key hangs in the shed.", folder=tmp_path)
+    printed = run("sh", "-e", "-c", shell, folder=tmp_path)
+    assert "copied\t1" in printed
+    assert "same\t1\ndifferent\t0" in printed
+
+
 PLUGIN_READMES = sorted((ROOT / "plugins").glob("*/README.md"))
 PLUGIN_EXAMPLES = [
     pytest.param(text, id=f"{path.parent.name} {number}")

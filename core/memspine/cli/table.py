@@ -33,6 +33,8 @@ COMMANDS: Final = {
     "inject": Command("memories", "put memories into a chat request (JSON on standard input)"),
     "import": Command("moving", "take in exports, conversations, text and Markdown", "import_"),
     "export": Command("moving", "write everything as JSON lines"),
+    "copy": Command("moving", "copy all memories from one backend to another"),
+    "verify": Command("moving", "compare what two backends hold"),
     "backup": Command("moving", "copy the primary store to a new file, while it is in use"),
     "config": Command("keeping", "check, show, set, unset, path: the configuration"),
     "plugins": Command("keeping", "what is installed, and what it offers"),

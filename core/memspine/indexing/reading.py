@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 
 import attrs
@@ -34,7 +33,7 @@ async def read_page(
     `relist` starts a store without a feed over when its end was reached.
     """
     if position.stage == "begin":
-        position = attrs.evolve(position, stage="list", cursor=None, feed=await _feed_end(chain))
+        position = attrs.evolve(position, stage="list", cursor=None, feed=await feed_end(chain, scope=Scope.everyone()))
     if position.stage == "list":
         return await _list_page(chain, store, space_id, position, now=now)
     if Capability.CHANGES not in (await chain.call_primary("changes", _capabilities)).value:
@@ -43,7 +42,7 @@ async def read_page(
             return await _list_page(chain, store, space_id, position, now=now)
         return PageRead(position=position, more=False)
     try:
-        page = (await chain.call_primary("changes", functools.partial(_changes, cursor=position.cursor))).value
+        page = (await chain.call_primary("changes", _reader(Scope.everyone(), position.cursor))).value
     except CursorError:  # trimmed, or a feed of another store: only the memories themselves tell what there is
         again = Position(passes=position.passes)
         await store.enqueue(space_id, revisions={}, position=str(again))
@@ -82,25 +81,25 @@ def _last_states(changes: Sequence[Change]) -> Mapping[MemoryRef, Change]:
     return {MemoryRef(change.owner, change.id): change for change in changes}
 
 
-async def _feed_end(chain: Chain) -> str | None:
-    """The cursor behind the last change there is; None where there is no feed, or none that can be resumed: one that
-    was trimmed to nothing begins anew."""
+async def feed_end(chain: Chain, *, scope: Scope) -> str | None:
+    """The cursor behind the last change there is in a scope; None where there is no feed, or none that can be resumed:
+    one that was trimmed to nothing begins anew."""
     if Capability.CHANGES not in (await chain.call_primary("changes", _capabilities)).value:
         return None
     cursor: str | None = None
     more = True
     try:
         while more:
-            page = (await chain.call_primary("changes", functools.partial(_changes, cursor=cursor))).value
+            page = (await chain.call_primary("changes", _reader(scope, cursor))).value
             cursor, more = page.cursor, page.more
-        await chain.call_primary("changes", functools.partial(_changes, cursor=cursor))
+        await chain.call_primary("changes", _reader(scope, cursor))
     except CursorError:
         return None
     return cursor
 
 
-async def _changes(backend: MemoryBackend, *, cursor: str | None) -> ChangePage:
-    return await backend.changes(scope=Scope.everyone(), limit=PAGE_ROWS, cursor=cursor)
+def _reader(scope: Scope, cursor: str | None) -> Callable[[MemoryBackend], Awaitable[ChangePage]]:
+    return lambda backend: backend.changes(scope=scope, limit=PAGE_ROWS, cursor=cursor)
 
 
 async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:

@@ -1,0 +1,52 @@
+"""Compare what two backends of the configuration hold: the same ids, at the same revisions, with the same content.
+
+Exit code 9 when they differ; the first hundred differences are listed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memspine.cli.codes import Exit
+from memspine.cli.opening import load
+
+if TYPE_CHECKING:
+    import argparse
+
+    from memspine.cli.output import Output
+    from memspine.replication import VerifyReport
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument("first", metavar="A", help="one backend")
+    parser.add_argument("second", metavar="B", help="the other one")
+    parser.add_argument("--owner", help="only whose memories (default: everyone's)")
+
+
+def run(options: argparse.Namespace, out: Output) -> int:
+    """Compare."""
+    import asyncio
+
+    from memspine.plugins import Plugins
+    from memspine.replication import opened_backends, verify
+
+    config = load(options, out, Plugins())
+
+    async def work() -> VerifyReport:
+        async with opened_backends(config, options.first, options.second) as (first, second):
+            return await verify(first, second, owner=options.owner)
+
+    report = asyncio.run(work())
+    _answer(report, out)
+    return Exit.PARTIAL if report.different else Exit.OK
+
+
+def _answer(report: VerifyReport, out: Output) -> None:
+    if out.json:
+        listed = [{"owner": one.ref.owner, "id": one.ref.id, "what": one.what} for one in report.listed]
+        out.data({"same": report.same, "different": report.different, "differences": listed})
+        return
+    out.table(("what", "memories"), [("same", str(report.same)), ("different", str(report.different))])
+    for one in report.listed:
+        out.error(f"{one.ref.id} of {one.ref.owner}: {one.what}", type="conflict")

@@ -1,0 +1,230 @@
+"""Copying one store into another, and proving that nothing is missing."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memspine import times
+from memspine.chain import Chain, Member
+from memspine.conformance.reference.backend import ReferenceBackend
+from memspine.contracts import Capability
+from memspine.model import MemoryChanges, MemoryFilter, MemoryRef, NewMemory, Scope
+from memspine.replication import Copy, copying, verify
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+EVERYONE = Scope.everyone()
+OWNERS = ("ann", "bob")
+
+
+def store(*, without=()):
+    """An empty store that lacks some capabilities."""
+    backend = ReferenceBackend("store")
+    backend.capabilities = frozenset(backend.capabilities - set(without))
+    return backend
+
+
+def place(backend):
+    """A store as a copy has it."""
+
+    @asynccontextmanager
+    async def open():
+        yield backend
+
+    return Chain([Member(backend.name, open=open)], deadline_seconds=5)
+
+
+async def add(backend, id, text, *, owner="ann", **fields):
+    scope = Scope.of_owner(owner)
+    return await backend.create(NewMemory(content=text, **fields), scope=scope, id=id, now=START)
+
+
+async def copied(source, target, **options):
+    return await Copy(source=place(source), target=place(target), **options).run()
+
+
+async def held(backend):
+    page = await backend.list(MemoryFilter(), scope=EVERYONE, now=times.now(), limit=1000)
+    return {MemoryRef(memory.owner, memory.id): memory for memory in page.memories}
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["create", "update", "delete", "recreate", "copy"]),
+        st.sampled_from(OWNERS),
+        st.integers(0, 4),
+        st.sampled_from(["", "s", "t"]),
+    ),
+    max_size=30,
+)
+
+
+@given(STEPS)
+@settings(max_examples=60, deadline=None)
+def test_a_copy_is_the_same(steps):
+    """Whatever was done to the source before, between and after copies, the last copy leaves both equal: ids,
+    revisions, contents, times, telemetry and all states."""
+
+    async def run():
+        source, target = store(), store()
+        now = START
+        for step, owner, number, session in steps:
+            now += timedelta(seconds=1)
+            scope, id = Scope.of_owner(owner), f"m{number}"
+            there = await source.get(id, scope=scope, now=now)
+            if step == "copy":
+                await copied(source, target)
+            elif step in ("create", "recreate") and there is None:
+                await source.create(NewMemory(content=f"{number}", session=session), scope=scope, id=id, now=now)
+            elif step == "update" and there is not None:
+                await source.update(id, MemoryChanges(content=f"{now}", session=session), scope=scope, now=now)
+            elif step == "delete" and there is not None:
+                await source.delete(id, scope=scope, now=now)
+        await copied(source, target)
+        assert await held(target) == await held(source)
+        report = await verify(place(source), place(target))
+        assert (report.same, report.different) == (len(await held(source)), 0)
+
+    asyncio.run(run())
+
+
+def test_all_states_come_along():
+    """Where both stores keep history, the target has every state that a memory has had, in order."""
+
+    async def run():
+        source, target = store(), store()
+        await add(source, "m", "one")
+        for n, text in enumerate(("two", "three"), 1):
+            now = START + timedelta(days=n)
+            await source.update("m", MemoryChanges(content=text), scope=Scope.of_owner("ann"), now=now)
+        report = await copied(source, target)
+        assert report.losses == (copying.MADE_ANEW,)
+        states = await target.history("m", scope=Scope.of_owner("ann"))
+        assert [(state.memory.revision, state.memory.content) for state in states] == [
+            (1, "one"),
+            (2, "two"),
+            (3, "three"),
+        ]
+
+    asyncio.run(run())
+
+
+def test_what_is_written_meanwhile_follows(monkeypatch):
+    """What is created, changed and deleted in the source while it is copied is in the target when the copy ends."""
+    monkeypatch.setattr(copying, "PAGE_ROWS", 2)
+
+    async def run():
+        source, target = store(), store()
+        for n in range(6):
+            await add(source, f"m{n}", f"{n}")
+        scope, done = Scope.of_owner("ann"), []
+        put = target.put
+
+        async def meanwhile(records, *, scope):
+            if not done:
+                done.append(1)
+                await source.update("m0", MemoryChanges(content="changed"), scope=scope, now=START)
+                await source.delete("m1", scope=scope, now=START)
+                await add(source, "late", "late")
+            return await put(records, scope=scope)
+
+        target.put = meanwhile
+        await copied(source, target)
+        assert await held(target) == await held(source)
+        assert await target.get("m1", scope=scope, now=START) is None
+
+    asyncio.run(run())
+
+
+def test_a_dry_run_says_what_would_be_done():
+    """It counts as the copy does, and writes nothing."""
+
+    async def run():
+        source, target = store(), store()
+        for n in range(3):
+            await add(source, f"m{n}", f"{n}")
+        await add(target, "m0", "0")
+        await add(target, "m1", "another")
+        foreseen = await copied(source, target, is_dry=True)
+        assert len(await held(target)) == 2
+        assert foreseen == await copied(source, target)
+        assert (foreseen.copied, foreseen.unchanged, foreseen.conflicts) == (1, 1, 1)
+        assert foreseen.conflicting == (MemoryRef("ann", "m1"),)
+        assert (await held(target))[MemoryRef("ann", "m1")].content == "another"
+
+    asyncio.run(run())
+
+
+def test_a_plain_store_says_what_it_does_not_keep():
+    """Into a store without `put` go contents, keys, sessions, metadata and times of creation, once; the report lists
+    what does not."""
+
+    async def run():
+        source, target = store(), store(without=(Capability.PUT, Capability.HISTORY, Capability.CHANGES))
+        await add(source, "m", "one", key="k", session="s", metadata={"a": 1}, created_at=START - timedelta(days=9))
+        await source.update("m", MemoryChanges(content="two"), scope=Scope.of_owner("ann"), now=START)
+        report = await copied(source, target)
+        assert report.losses == (*copying.NOT_KEPT, "earlier states", copying.MADE_ANEW)
+        assert (await copied(source, target)).unchanged == 1
+        (memory,) = (await held(target)).values()
+        original = (await held(source))[MemoryRef("ann", "m")]
+        for field in ("id", "content", "key", "session", "metadata", "created_at", "expires_at"):
+            assert getattr(memory, field) == getattr(original, field)
+        different = await verify(place(source), place(target))
+        assert [one.what for one in different.listed] == ["another revision"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_of_one_owner_nothing_else_is_copied(owner):
+    """With an owner, the memories of others are neither copied nor compared."""
+
+    async def run():
+        source, target = store(), store()
+        for one in OWNERS:
+            await add(source, "m", one, owner=one)
+        await copied(source, target, owner=owner)
+        assert list(await held(target)) == [MemoryRef(owner, "m")]
+        assert (await verify(place(source), place(target), owner=owner)).different == 0
+        report = await verify(place(source), place(target))
+        (other,) = set(OWNERS) - {owner}
+        assert [(one.ref, one.what) for one in report.listed] == [(MemoryRef(other, "m"), "only in the first")]
+
+    asyncio.run(run())
+
+
+IDS = st.integers(0, 3).map(lambda n: f"m{n}")
+HELD = st.dictionaries(st.tuples(st.sampled_from(OWNERS), IDS), st.tuples(st.integers(0, 2), st.integers(0, 1)))
+
+
+@given(HELD, HELD)
+@settings(max_examples=100, deadline=None)
+def test_every_difference_is_found_from_both_sides(mine, others):
+    """Two stores are equal exactly when they hold the same revisions of the same memories with the same content."""
+
+    async def run():
+        first, second = store(), store()
+        for backend, memories in ((first, mine), (second, others)):
+            for (owner, id), (day, text) in memories.items():
+                await add(backend, id, f"{text}", owner=owner, created_at=START + timedelta(days=day))
+        expected = {ref: kind(mine.get(ref), others.get(ref)) for ref in mine.keys() | others.keys()}
+        report = await verify(place(first), place(second))
+        found = {tuple(one.ref): one.what for one in report.listed}
+        assert found == {ref: what for ref, what in expected.items() if what}
+        assert (report.same, report.different) == (len(expected) - len(found), len(found))
+        assert (await verify(place(second), place(first))).different == report.different
+
+    asyncio.run(run())
+
+
+def kind(mine, other):
+    """How a memory differs, from how it was made."""
+    if mine is None or other is None:
+        return "only in the second" if mine is None else "only in the first"
+    return None if mine == other else "another content"
