@@ -82,7 +82,7 @@ def test_mem0_relations():
     """Relations of one user become that user's sentences."""
     memory = {"id": "1", "memory": "m", "user_id": "ada"}
     relations = [{"source": "ada", "relationship": "lives_in", "destination": "brno"}]
-    found = found_in("mem0", json.dumps({"results": [memory], "relations": relations}).encode())
+    found = found_in("mem0", json.dumps({"results": [memory, "broken"], "relations": relations}).encode())
     assert [(item.memory.content, item.owner) for item in found.sources] == [("m", "ada"), ("ada lives in brno", "ada")]
 
 

@@ -40,7 +40,7 @@ def read(source: ImportSource) -> Iterator[SourceItem]:
             if element.array == "relations":
                 yield from _relation(number, value, owners)
             else:
-                owners.add(_owner(value))
+                owners.update(filter(None, [_owner(value)]))
                 yield from _memory(number, value)
     except DocumentError as error:
         yield BadLine(number + 1, f"after {number} memories: {error}; expected what `get_all` gave, as JSON")
