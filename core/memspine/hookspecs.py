@@ -14,7 +14,16 @@ from typing import Any
 
 import pluggy
 
-from memspine.contracts import EmbeddingSource, Injector, MemoryBackend, Model, Provider, Reranker, VectorStore
+from memspine.contracts import (
+    EmbeddingSource,
+    Importer,
+    Injector,
+    MemoryBackend,
+    Model,
+    Provider,
+    Reranker,
+    VectorStore,
+)
 
 PROJECT = "memspine"
 """The entry-point group that plugins register in."""
@@ -51,3 +60,8 @@ def memspine_rerankers() -> Iterable[Provider[Reranker, Any]]:  # type: ignore[e
 @hookspec
 def memspine_models() -> Iterable[Model]:  # type: ignore[empty-body]
     """The models that `memspine models fetch` can fetch for this plugin."""
+
+
+@hookspec
+def memspine_importers() -> Iterable[Importer]:  # type: ignore[empty-body]
+    """The readers of other products' exports that `memspine import` can use."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import itertools
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 import attrs
 import pluggy
@@ -17,17 +18,23 @@ from memspine.contracts import (
     CONTRACT,
     Context,
     EmbeddingSource,
+    Importer,
+    ImportSource,
     Injector,
     MemoryBackend,
     Model,
     Provider,
     Reranker,
+    SourceItem,
     VectorStore,
 )
 from memspine.errors import ContractMismatchError, PluginError, PluginLoadError, UnknownPluginError, describe
 
 if TYPE_CHECKING:
     from importlib import metadata
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 HOOKS: Final = {
     "memory backend": "memspine_memory_backends",
@@ -39,6 +46,7 @@ HOOKS: Final = {
 """The hook that registers each kind of provider."""
 
 MODELS_HOOK: Final = "memspine_models"
+IMPORTERS_HOOK: Final = "memspine_importers"
 
 
 @attrs.frozen(kw_only=True)
@@ -60,11 +68,12 @@ class PluginEntry:
 
 @attrs.frozen(kw_only=True)
 class Plugin:
-    """A loaded plugin: its entry, what it offers by kind, and the models that can be fetched for it."""
+    """A loaded plugin: its entry, what it offers by kind, the models that can be fetched for it, and its importers."""
 
     entry: PluginEntry
     providers: dict[str, tuple[Provider[Any, Any], ...]]
     models: tuple[Model, ...] = ()
+    importers: tuple[Importer, ...] = ()
 
 
 def installed_entries() -> tuple[PluginEntry, ...]:
@@ -122,6 +131,16 @@ class Plugins:
         plugins = (plugin for plugin in self.load_all() if isinstance(plugin, Plugin))
         return tuple(sorted((model for plugin in plugins for model in plugin.models), key=lambda model: model.name))
 
+    def importers(self) -> tuple[Importer, ...]:
+        """The importers of every plugin that loads, by name. Raises PluginError when two have the same name."""
+        plugins = (plugin for plugin in self.load_all() if isinstance(plugin, Plugin))
+        found = sorted((importer for plugin in plugins for importer in plugin.importers), key=lambda i: i.name)
+        for one, other in itertools.pairwise(found):
+            if one.name == other.name:
+                listed = f"{one.distribution} and {other.distribution}"
+                raise PluginError(one.name, f"importer {one.name!r} is offered by {listed}; uninstall all but one")
+        return tuple(found)
+
     def names(self, kind: str) -> tuple[str, ...]:
         """The names of all providers of one kind, of every plugin that loads."""
         plugins = (plugin for plugin in self.load_all() if isinstance(plugin, Plugin))
@@ -167,16 +186,30 @@ class Plugins:
 
 def resolve(provider: Provider[Any, Any]) -> Callable[[Any, Context], AbstractAsyncContextManager[Any]]:
     """The callable that opens a provider, imported now if it was given by address. Raises PluginLoadError."""
-    if not isinstance(provider.open, str):
-        return provider.open
-    module, _, attribute = provider.open.partition(":")
+    return _resolved(provider, provider.open)
+
+
+def recogniser(importer: Importer) -> Callable[[ImportSource], bool]:
+    """What recognises a source for the importer, imported now if it was given by address. Raises PluginLoadError."""
+    return _resolved(importer, importer.recognise)
+
+
+def reader(importer: Importer) -> Callable[[ImportSource], Iterator[SourceItem]]:
+    """What reads a source for the importer, imported now if it was given by address. Raises PluginLoadError."""
+    return _resolved(importer, importer.read)
+
+
+def _resolved(offer: Provider[Any, Any] | Importer, named: str | Callable[P, T]) -> Callable[P, T]:
+    if not isinstance(named, str):
+        return named
+    module, _, attribute = named.partition(":")
     try:
-        opener: object = getattr(importlib.import_module(module), attribute)
+        found: object = getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:  # a plugin may raise anything
-        raise _resolve_error(provider, error) from error
-    if not callable(opener):
-        raise _resolve_error(provider, TypeError(f"{provider.open!r} is {type(opener).__name__}, not a callable"))
-    return cast("Callable[[Any, Context], AbstractAsyncContextManager[Any]]", opener)
+        raise _resolve_error(offer, named, error) from error
+    if not callable(found):
+        raise _resolve_error(offer, named, TypeError(f"{named!r} is {type(found).__name__}, not a callable"))
+    return cast("Callable[P, T]", found)
 
 
 def _load(entry: PluginEntry) -> Plugin | PluginError:
@@ -195,11 +228,13 @@ def _load(entry: PluginEntry) -> Plugin | PluginError:
             providers[kind] = tuple(_checked(entry, provider) for provider in _flat(getattr(manager.hook, hook)()))
         step = f"its hook {MODELS_HOOK}"
         models = tuple(_checked_model(model) for model in _flat(manager.hook.memspine_models()))
+        step = f"its hook {IMPORTERS_HOOK}"
+        importers = tuple(_checked_importer(entry, importer) for importer in _flat(manager.hook.memspine_importers()))
     except PluginError as error:
         return error
     except (Exception, SystemExit) as error:  # a plugin may raise anything
         return _load_error(entry, step, error)
-    return Plugin(entry=entry, providers=providers, models=models)
+    return Plugin(entry=entry, providers=providers, models=models, importers=importers)
 
 
 def _flat(results: Iterable[Iterable[Any] | None]) -> Iterable[Any]:
@@ -223,11 +258,19 @@ def _checked_model(model: object) -> Model:
     return model
 
 
+def _checked_importer(entry: PluginEntry, importer: object) -> Importer:
+    if not isinstance(importer, Importer):
+        raise TypeError(f"expected memspine.contracts.Importer, got {type(importer).__name__}")
+    if importer.contract != CONTRACT:
+        raise ContractMismatchError(entry.name, contract=importer.contract, expected=CONTRACT)
+    return attrs.evolve(importer, distribution=f"{entry.distribution} {entry.version}")
+
+
 def _refuse_misspelt(module: types.ModuleType) -> None:
     """pluggy knows a hook by its mark alone, so a function that is named like a hook but lacks it would be ignored."""
     for name in vars(module):
         if name.startswith("memspine_") and callable(getattr(module, name)):
-            if name not in (known := (*HOOKS.values(), MODELS_HOOK)):
+            if name not in (known := (*HOOKS.values(), MODELS_HOOK, IMPORTERS_HOOK)):
                 raise TypeError(f"unknown hook {name!r}; known: {', '.join(known)}")
             if not hasattr(getattr(module, name), f"{hookspecs.PROJECT}_impl"):
                 raise TypeError(f"hook {name!r} lacks the decorator memspine.hookspecs.hookimpl")
@@ -237,8 +280,8 @@ def _load_error(entry: PluginEntry, step: str, error: BaseException) -> PluginLo
     return _failure(entry.name, f"{entry.distribution} {entry.version}", step, error)
 
 
-def _resolve_error(provider: Provider[Any, Any], error: BaseException) -> PluginLoadError:
-    return _failure(provider.name, provider.distribution or "unknown distribution", f"opening {provider.open!r}", error)
+def _resolve_error(offer: Provider[Any, Any] | Importer, named: str, error: BaseException) -> PluginLoadError:
+    return _failure(offer.name, offer.distribution or "unknown distribution", f"opening {named!r}", error)
 
 
 def _failure(plugin: str, distribution: str, step: str, error: BaseException) -> PluginLoadError:

@@ -28,7 +28,7 @@ CATCHES_EVERYTHING = {
     "core/memspine/ondemand.py::OnDemand.ask": "the same for its calls: the one place that makes our errors of others'",
     "core/memspine/cli/app.py::main": "the outermost surface: one line and an exit code, whatever happened",
     "core/memspine/plugins.py::_load": "a plugin that fails to load loses only itself, whatever it raises",
-    "core/memspine/plugins.py::resolve": "the same for what a provider names and is imported at first use",
+    "core/memspine/plugins.py::_resolved": "the same for what a plugin names and is imported at first use",
     "plugins/onnx/src/memspine_onnx/trouble.py::translated": "its libraries raise bare and undocumented exceptions",
 }
 
@@ -39,6 +39,7 @@ HEAVY = frozenset(
         "cattrs",
         "httpx",
         "hypothesis",
+        "markdown_it",
         "mcp",
         "numpy",
         "onnxruntime",
@@ -52,6 +53,7 @@ HEAVY = frozenset(
         "sqlite3",
         "starlette",
         "tomlkit",
+        "yaml",
     }
 )
 

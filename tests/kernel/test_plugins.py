@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 import attrs
 import pytest
 
-from memspine.contracts import Provider
+from memspine.contracts import Importer, ImportSource, Provider
 from memspine.errors import ContractMismatchError, PluginError, PluginLoadError, UnknownPluginError
 from memspine.hookspecs import hookimpl
-from memspine.plugins import Plugin, PluginEntry, Plugins, installed_entries, resolve
+from memspine.plugins import Plugin, PluginEntry, Plugins, installed_entries, reader, recogniser, resolve
 from memspine.resources import SharedResources, open_provider
 
 
@@ -56,6 +56,19 @@ def backends(*providers):
         return list(providers)
 
     return {"memspine_memory_backends": memspine_memory_backends}
+
+
+def importers(*offered):
+    @hookimpl
+    def memspine_importers():
+        return list(offered)
+
+    return {"memspine_importers": memspine_importers}
+
+
+def importer(name="toy", **fields):
+    given = {"recognise": "importers_of_toy:recognise", "read": "importers_of_toy:read", **fields}
+    return Importer(name=name, summary="what a toy writes", changes="nothing", **given)
 
 
 def raising(error):
@@ -194,3 +207,40 @@ def test_a_resource_that_fails_to_open_is_tried_again():
         assert await resources.acquire("key", flaky) == "resource"
 
     asyncio.run(run())
+
+
+def test_importers_are_listed_by_name(installed):
+    """The importers of all plugins are found, by name, with the distribution that each comes from."""
+    plugins = installed(one=importers(importer("b")), other=importers(importer("a")))
+    assert [(found.name, found.distribution) for found in plugins.importers()] == [
+        ("a", "dist-other 1.0"),
+        ("b", "dist-one 1.0"),
+    ]
+
+
+def test_two_importers_of_one_name_are_ambiguous(installed):
+    """Two plugins with the same importer are refused with both their names."""
+    plugins = installed(one=importers(importer()), other=importers(importer()))
+    with pytest.raises(PluginError, match=r"dist-o.* and dist-o.*; uninstall all but one"):
+        plugins.importers()
+
+
+@pytest.mark.parametrize(
+    ("offered", "kind"), [(provider(), PluginLoadError), (importer(contract=7), ContractMismatchError)]
+)
+def test_what_is_no_importer_of_this_contract_is_refused(installed, offered, kind):
+    """A plugin whose importer is of another kind or contract is set aside with its reason."""
+    plugins = installed(wrong=importers(offered), good=importers(importer()))
+    assert [found.name for found in plugins.importers()] == ["toy"]
+    assert [type(failure) for failure in plugins.failures()] == [kind]
+
+
+def test_what_an_importer_names_is_imported_when_it_is_needed(monkeypatch):
+    """What recognises and what reads is found by address at first use; one that is missing says what to do."""
+    with pytest.raises(PluginLoadError, match="install the module 'importers_of_toy'"):
+        recogniser(importer())
+    module = types.ModuleType("importers_of_toy")
+    module.recognise, module.read = (lambda source: source.name == "mine"), (lambda source: iter(()))
+    monkeypatch.setitem(sys.modules, "importers_of_toy", module)
+    assert recogniser(importer())(ImportSource(name="mine"))
+    assert list(reader(importer())(ImportSource(name="mine"))) == []

@@ -1,4 +1,4 @@
-"""Import a distribution as memspine does: its package, its entry points, and what its providers are opened by."""
+"""Import a distribution as memspine does: its package, its entry points, and what it offers is opened and read by."""
 
 import importlib
 import sys
@@ -15,9 +15,10 @@ def main() -> None:
         print(f"  {entry.group}: {entry.name}")
         for hook in vars(loaded).values() if entry.group == "memspine" else ():
             for offer in hook() if hasattr(hook, "memspine_impl") else ():
-                if address := getattr(offer, "open", ""):  # files of a model are offered as well
-                    resolve_name(address)
-                    print(f"    {offer.name}: {address}")
+                for part in ("open", "recognise", "read"):  # files of a model are offered as well, and have none
+                    if address := getattr(offer, part, ""):
+                        resolve_name(address)
+                        print(f"    {offer.name}: {address}")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ a store has no clock of its own. Scores are "higher is nearer". Ties are broken 
 from memspine.contracts.backend import MemoryBackend, MemoryBackendDefaults
 from memspine.contracts.capability import Capability
 from memspine.contracts.embedding import EmbeddingIdentity, EmbeddingSource, Role, Vectors
+from memspine.contracts.importer import BadLine, Importer, ImportSource, Note, SourceItem, SourceMemory
 from memspine.contracts.injector import Injector
 from memspine.contracts.models import Model, ModelFile
 from memspine.contracts.provider import CONTRACT, Context, Provider, Secret
@@ -27,20 +28,26 @@ from memspine.contracts.vectors import (
 __all__ = [
     "CONTRACT",
     "Backlog",
+    "BadLine",
     "Capability",
     "Context",
     "EmbeddingIdentity",
     "EmbeddingSource",
+    "ImportSource",
+    "Importer",
     "Injector",
     "MemoryBackend",
     "MemoryBackendDefaults",
     "Model",
     "ModelFile",
+    "Note",
     "Provider",
     "Quantisation",
     "Reranker",
     "Role",
     "Secret",
+    "SourceItem",
+    "SourceMemory",
     "Space",
     "TermRecord",
     "VectorHit",

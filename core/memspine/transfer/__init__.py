@@ -1,5 +1,8 @@
 """Import and export: what goes into a store from files, and a whole store as lines of JSON.
 
+Exports of other products are read by the importers of plugins (`memspine.contracts.Importer`): `choose_importer` finds
+the one for a source, `read_foreign` gives what it reads.
+
     with open("notes.md", "rb") as file:
         report = await import_items(manager, read_records(file, name="notes.md"))
 
@@ -13,6 +16,7 @@ Importing the same file again changes nothing.
 from __future__ import annotations
 
 from memspine.transfer.exporting import export_records
+from memspine.transfer.foreign import choose_importer, read_foreign
 from memspine.transfer.importing import import_items
 from memspine.transfer.items import BadLine, ImportedMemory, ImportedRecord, Item, Note
 from memspine.transfer.jsonl import EXPORT_VERSION
@@ -30,8 +34,10 @@ __all__ = [
     "ImportedRecord",
     "Item",
     "Note",
+    "choose_importer",
     "export_records",
     "guess_format",
     "import_items",
+    "read_foreign",
     "read_records",
 ]

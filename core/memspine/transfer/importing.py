@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 BATCH_STEPS_MAX = 5000
 """A batch ends early when the histories of its records come to this many states."""
 
+OWNERS_LISTED_MAX = 10
+"""How many of the owners that memories were brought with are named."""
+
 
 async def import_items(
     manager: MemoryManager,
@@ -36,8 +40,8 @@ async def import_items(
 
     Memories go to `owner`, and where they name no session, to `session` (None: those of the configuration). Whole
     records keep ids, revisions, times and history where the primary claims `put`; elsewhere a note says what was not
-    kept. With `management` and no `owner` they also keep their owners; otherwise they become `owner`'s, which is
-    refused for records of a second owner, because two people's memories would be mixed. A dry run stores nothing.
+    kept. With `management` and no `owner`, what names an owner also keeps it; otherwise it becomes `owner`'s, which is
+    refused for what is of a second owner, because two people's memories would be mixed. A dry run stores nothing.
 
     `on_progress` is told after each batch how many items are done. Raises what the manager raises; what was done by
     then stays, and importing again goes on from there.
@@ -73,6 +77,7 @@ class _Run:
     _steps: int = 0
     _names: set[tuple[str, ...]] = attrs.field(factory=set)
     _source_owner: str | None = None
+    _kept_owners: dict[str, None] = attrs.field(factory=dict)
 
     @property
     def tally(self) -> Tally:
@@ -95,8 +100,11 @@ class _Run:
         memories, self._memories = self._memories, []
         records, self._records = self._records, []
         self._steps, self._names = 0, set()
-        if memories:
-            await self._storing.memories(memories, owner=self.owner)
+        to_owner: dict[str, list[ImportedMemory]] = {}
+        for memory in memories:
+            to_owner.setdefault(memory.owner, []).append(memory)
+        for owner, some in to_owner.items():
+            await self._storing.memories(some, owner=owner)
         by_owner: dict[str, list[ImportedRecord]] = {}
         for record in records:
             by_owner.setdefault(record.last.owner, []).append(record)
@@ -110,9 +118,32 @@ class _Run:
         self._storing.conclude()
         if self._source_owner not in (None, self.owner):
             self.tally.remark(f"the records of {self._source_owner!r} now belong to {self.owner!r}")
+        if self._kept_owners:
+            named = ", ".join(map(repr, itertools.islice(self._kept_owners, OWNERS_LISTED_MAX)))
+            more = len(self._kept_owners) - OWNERS_LISTED_MAX
+            listed = f"{named} and {more} more" if more > 0 else named
+            self.tally.remark(f"owners were kept as the source names them: {listed}; name one to give it what is there")
         return self.tally.report()
 
+    def _given(self, source: str, *, line: int) -> str | None:
+        """Who gets what belongs to `source` where it comes from; None if that would mix two people's, which is told."""
+        if not source:
+            return self.owner
+        if self.keep_owners:
+            return source
+        self._source_owner = source if self._source_owner is None else self._source_owner
+        if source != self._source_owner:
+            self.tally.bad(BadLine(line, _second_owner(source, first=self._source_owner)))
+            return None
+        return self.owner
+
     async def _take_memory(self, item: ImportedMemory) -> None:
+        given = self._given(item.owner, line=item.line)
+        if given is None:
+            return
+        if item.owner and self.keep_owners and given != self.owner:
+            self._kept_owners[given] = None
+        item = attrs.evolve(item, owner=given)
         memory = item.memory
         if not memory.session:
             item = attrs.evolve(item, memory=attrs.evolve(memory, session=self.session))
@@ -120,10 +151,10 @@ class _Run:
             self.tally.note(item.line, "the session that the file names was kept")
         if item.id is None:
             # Without a key there is nothing to find it again by, so it is new every time.
-            id = keyed_id(self.owner, memory.key) if memory.key else self._storing.fresh_id()
+            id = keyed_id(item.owner, memory.key) if memory.key else self._storing.fresh_id()
             item = attrs.evolve(item, id=id)
-        names = [(self.owner, str(item.id)), (self.owner, "key", memory.key)] if memory.key else [
-            (self.owner, str(item.id))
+        names = [(item.owner, str(item.id)), (item.owner, "key", memory.key)] if memory.key else [
+            (item.owner, str(item.id))
         ]  # fmt: skip
         if self._records or not self._names.isdisjoint(names):
             await self.flush()
@@ -133,13 +164,11 @@ class _Run:
             await self.flush()
 
     async def _take_record(self, item: ImportedRecord) -> None:
+        given = self._given(item.last.owner, line=item.line)
+        if given is None:
+            return
         if not self.keep_owners:
-            source = item.last.owner
-            self._source_owner = source if self._source_owner is None else self._source_owner
-            if source != self._source_owner:
-                self.tally.bad(BadLine(item.line, _second_owner(source, first=self._source_owner)))
-                return
-            item = attrs.evolve(item, steps=tuple(_given_to(self.owner, step) for step in item.steps))
+            item = attrs.evolve(item, steps=tuple(_given_to(given, step) for step in item.steps))
         name = (item.last.owner, item.last.id)
         if self._memories or name in self._names:
             await self.flush()

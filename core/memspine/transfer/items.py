@@ -7,20 +7,24 @@ from collections.abc import Iterator
 import attrs
 
 from memspine import times
+from memspine.contracts import BadLine, Note
 from memspine.errors import InvalidMemoryError
 from memspine.ids import keyed_id
 from memspine.intake import Intake
 from memspine.model import Memory, NewMemory, Tombstone
 
+__all__ = ["BadLine", "ImportedMemory", "ImportedRecord", "Item", "Note", "checked_memory", "content_id"]
+
 
 @attrs.frozen(kw_only=True)
 class ImportedMemory:
     """A memory to be created. With the `id` that its place in the file gives it, a second import finds it again;
-    None leaves the id to the key."""
+    None leaves the id to the key. `owner` is whose it is where it comes from, empty where that is not said."""
 
     line: int
     memory: NewMemory
     id: str | None = None
+    owner: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -37,23 +41,6 @@ class ImportedRecord:
     def last(self) -> Memory | Tombstone:
         """What the record comes to."""
         return self.steps[-1]
-
-
-@attrs.frozen
-class BadLine:
-    """A line, or what begins there, that does not go in, and why. In a JSON document that is no line format, `line`
-    counts its messages."""
-
-    line: int
-    reason: str
-
-
-@attrs.frozen
-class Note:
-    """Something about a line that a person should know, although it goes in."""
-
-    line: int
-    text: str
 
 
 Item = ImportedMemory | ImportedRecord | BadLine | Note

@@ -1,14 +1,14 @@
-"""Take in files: exports of memspine, lines of JSON, conversations, Markdown, plain text.
+"""Take in files: exports of memspine, lines of JSON, conversations, Markdown, plain text, exports of other products.
 
 What cannot go in is reported with the number of its line, the rest goes in (exit code 9). Importing the same file again
-changes nothing. Whole records keep their owners unless --owner names one. Where there is an embedding source, what went
-in is embedded before the command ends.
+changes nothing. What names its owner keeps it unless --owner names one. Where there is an embedding source, what went
+in is embedded before the command ends. Other products need an importer: `memspine plugins` lists those that there are.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from memspine.cli import options as shared
 from memspine.cli.codes import Exit, InputError
@@ -16,10 +16,10 @@ from memspine.cli.opening import with_memory
 
 if TYPE_CHECKING:
     import argparse
-    from contextlib import ExitStack
 
     from memspine.cli.indexing import Indexed
     from memspine.cli.output import Output
+    from memspine.cli.sources import Source
     from memspine.manager import MemoryManager
     from memspine.transfer import ImportReport
 
@@ -29,9 +29,10 @@ _COLUMNS: Final = ("file", "stored", "replaced", "unchanged", "older", "bad")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.add_argument("files", nargs="+", metavar="FILE", help="a file, or - for standard input")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a file, a folder, or - for standard input")
     parser.add_argument(
-        "--format", help="jsonl, conversations, markdown or text (default: by the file's name and beginning)"
+        "--format",
+        help="jsonl, conversations, markdown, text, or an importer's name (default: by the file's name and beginning)",
     )
     parser.add_argument("--no-index", action="store_true", help="embed nothing now; `memspine reindex` does it later")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
@@ -42,22 +43,25 @@ def run(options: argparse.Namespace, out: Output) -> int:
     """Take them in."""
     import contextlib
 
+    from memspine.cli.sources import open_sources
+
     with contextlib.ExitStack() as stack:
-        files = [(name, _opened(name, stack)) for name in options.files]
-        return with_memory(options, out, lambda memory: _import(memory, files, options, out))
+        sources = open_sources(options.files, stack, format=options.format)
+        return with_memory(options, out, lambda memory: _import(memory, sources, options, out))
 
 
-async def _import(
-    memory: MemoryManager, files: list[tuple[str, BinaryIO]], options: argparse.Namespace, out: Output
-) -> int:
-    from memspine.transfer import import_items, read_records
+async def _import(memory: MemoryManager, sources: list[Source], options: argparse.Namespace, out: Output) -> int:
+    import attrs
+
+    from memspine.transfer import import_items
 
     reports: list[tuple[str, ImportReport]] = []
-    for name, file in files:
+    for source in sources:
+        name = source.name
         try:
             report = await import_items(
                 memory,
-                read_records(file, name=name, format=options.format),
+                source.items(owner=options.owner or memory.config.memory.owner, keep_owners=options.owner is None),
                 owner=options.owner,
                 session=options.session,
                 management=True,
@@ -66,6 +70,7 @@ async def _import(
             )
         except OSError as error:  # stores raise errors of ours, so it is the file
             raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
+        report = attrs.evolve(report, notes=(*source.notes(), *report.notes))
         out.progress("")
         _tell_bad(name, report, out)
         reports.append((name, report))
@@ -80,18 +85,6 @@ async def _import(
         if out.json:
             out.data(_data(reports, indexed, dry_run=options.dry_run))
     return Exit.PARTIAL if any(report.bad_total for _, report in reports) else Exit.OK
-
-
-def _opened(name: str, stack: ExitStack) -> BinaryIO:
-    from memspine.cli.files import named_path
-    from memspine.cli.values import stdin
-
-    if name == "-":
-        return stdin()
-    try:
-        return stack.enter_context(named_path(name).open("rb"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _tell_progress(name: str, out: Output, done: int) -> None:

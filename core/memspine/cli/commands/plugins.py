@@ -56,6 +56,16 @@ def plugin_to_wire(entry: PluginEntry, plugin: Plugin | PluginError) -> dict[str
         for kind, offered in plugin.providers.items()
         for provider in offered
     ]
+    providers += [
+        {
+            "kind": "importer",
+            "name": importer.name,
+            "capabilities": [],
+            "contract": importer.contract,
+            "summary": importer.summary,
+        }
+        for importer in plugin.importers
+    ]
     return {**data, "providers": providers, "error": None}
 
 

@@ -1,0 +1,1 @@
+"""Readers of what other products export, for `memspine import`."""
