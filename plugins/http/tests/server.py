@@ -12,6 +12,7 @@ import json
 import sys
 import urllib.parse
 import uuid
+import zlib
 from datetime import UTC, datetime
 
 import attrs
@@ -371,6 +372,12 @@ class Listener:
     async def announce(self, writer):
         self.send(writer, 200, b"[" * 1024, {"Content-Length": str(HUGE)})
 
+    async def explode(self, writer):
+        """Much that is short on the way."""
+        packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+        data = b"".join(packer.compress(bytes(1024 * 1024)) for _ in range(32)) + packer.flush()
+        self.send(writer, 200, data, {"Content-Encoding": "gzip"})
+
     async def go_on_for_ever(self, writer):
         self.send(writer, 200, b"", {"Content-Length": None, "Transfer-Encoding": "chunked"})
         while True:
@@ -382,6 +389,7 @@ BODIES = {
     "hang in body": Listener.hang_in_body,
     "drip": Listener.drip,
     "huge": Listener.announce,
+    "bomb": Listener.explode,
     "endless": Listener.go_on_for_ever,
 }
 

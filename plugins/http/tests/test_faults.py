@@ -34,10 +34,12 @@ def calls(store):
     }
 
 
-async def each_fails(service, fault, **options):
+async def each_fails(service, fault, *, whole=False, **options):
     """The error of each call while a fault is on; what a write reads first is answered."""
     errors = {}
     methods = {"create": "POST", "update": "PATCH", "delete": "DELETE"}
+    if whole:
+        methods = dict.fromkeys(methods, "PUT")
     for name in methods.keys() | {"get", "list", "search"}:
         async with backend(service.fresh(), **{"timeout_seconds": 0.3, "attempts": 1, **options}) as store:
             await store.create(NewMemory(content=CONTENT), scope=ALICE, id="a", now=at(0))
@@ -59,6 +61,7 @@ FAULTS = {
     "no number": ({"kind": "answer", "status": 200, "body": '{"data": NaN}'}, "no JSON"),
     "10 GB": ({"kind": "huge"}, "more than 65536 bytes"),
     "endless": ({"kind": "endless"}, "more than 65536 bytes"),
+    "bomb": ({"kind": "bomb"}, "more than 65536 bytes"),
     "not gzip": ({"kind": "answer", "status": 200, "body": "{}", "headers": {"Content-Encoding": "br"}}, "encoding"),
 }
 
@@ -74,6 +77,16 @@ def test_a_fault_is_told_and_bounded(plain, name):
         writes = call in {"create", "update", "delete"}
         assert error.outcome == ("unknown" if writes else "none"), call
         assert error.ids == ({"create": ("b",)}.get(call, ("a",)) if writes else ())
+
+
+@pytest.mark.parametrize("name", ["hang in the body", "broken off", "500", "HTML", "endless"])
+def test_a_fault_of_a_capable_service_is_told_and_bounded(capable, name):
+    """The same where whole records are written."""
+    fault, text = FAULTS[name]
+    errors = asyncio.run(each_fails(capable, fault, whole=True, max_answer_bytes=65536))
+    for call, error in errors.items():
+        assert text in str(error), call
+        assert error.outcome == ("unknown" if call in {"create", "update", "delete"} else "none"), call
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 413, 422, 429])

@@ -13,6 +13,8 @@ from memspine.model import MemoryChanges, NewMemory, Scope, SearchQuery
 
 from .services import Hidden, backend
 
+GOOD = {"id": "a", "apiKeyId": "alice", "content": "c", "createdAt": "2026-01-02T03:04:05Z"}
+
 
 def opened(url, **options):
     """What a backend claims."""
@@ -397,6 +399,10 @@ def test_a_list_that_moves_is_read_again(plain):
         ({"data": [], "total": True}, "'total'"),
         ({"data": [7], "total": 1}, "a memory"),
         ({"data": [{}], "total": 1}, "'id'"),
+        ({"data": [], "total": 3}, "a list of 0 memories that should have 3"),
+        ({"data": [GOOD], "total": 2}, "a list of 1 memories that should have 2"),
+        ({"data": [GOOD], "total": 0}, "changed each"),
+        ({"data": [GOOD, GOOD], "total": 2}, "changed each"),
     ],
     ids=str,
 )
@@ -411,9 +417,6 @@ def test_a_list_is_checked(plain, body, text):
                 await store.list(ALL, scope=ALICE, now=at(0), limit=5)
 
     asyncio.run(go())
-
-
-GOOD = {"id": "a", "apiKeyId": "alice", "content": "c", "createdAt": "2026-01-02T03:04:05Z"}
 
 
 @pytest.mark.parametrize(

@@ -392,11 +392,9 @@ class HttpBackend(MemoryBackendDefaults):
 
 async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> builtins.list[T]:
     """The results of calls that run at once; when one fails, the others are given up."""
+    tasks = [asyncio.ensure_future(call) for call in calls]
     try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(call) for call in calls]
-    except* RequestError as failures:
-        first = failures.exceptions[0]
-    else:
-        return [task.result() for task in tasks]
-    raise first
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

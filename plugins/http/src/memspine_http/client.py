@@ -31,6 +31,8 @@ _ERROR_TEXT_LENGTH_MAX: Final = 300
 _THREAD_BYTES_MIN: Final = 256 * 1024
 _FIRST_PAUSE_SECONDS: Final = 0.25
 _SLOW_DOWN: Final = 429
+# Less than the 5 s after which common servers close a connection: a write that meets the end of one may be lost.
+_IDLE_SECONDS_MAX: Final = 2.0
 
 
 @attrs.frozen(kw_only=True)
@@ -123,7 +125,11 @@ class Client:
     def _opened(self) -> httpx.AsyncClient:
         if self._client is None:
             is_plain = self.endpoint.scheme == "http"
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=self._config.concurrency)
+            limits = httpx.Limits(
+                max_connections=None,
+                max_keepalive_connections=self._config.concurrency,
+                keepalive_expiry=_IDLE_SECONDS_MAX,
+            )
             inner = httpx.AsyncHTTPTransport(verify=False if is_plain else self._trusted(), limits=limits)
             transport = CheckedTransport(
                 self.endpoint, self._config.policy, inner, timeout_seconds=self._config.timeout_seconds

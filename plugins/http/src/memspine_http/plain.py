@@ -103,9 +103,9 @@ class PlainProtocol:
                 return None
             found |= zip(places, page, strict=True)
             seen = start + len(page)
-            if not page or seen >= total:
-                return list(found.values()) if len(found) == seen else None
-            if last == places[-1]:
+            if seen >= total:
+                return list(found.values()) if len(found) == seen == total else None
+            if not page or last == places[-1]:
                 raise self.client.useless(f"a list of {seen} memories that should have {total}")
             last = places[-1]
 
