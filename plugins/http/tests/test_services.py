@@ -143,8 +143,9 @@ def test_a_memory_that_always_changes_is_given_up(capable):
             capable.break_down(
                 {"kind": "answer", "status": 200, "method": "PUT", "body": {"outcome": "stale", "revision": 5}}
             )
-            with pytest.raises(BackendUnavailable, match="refused 10 times"):
+            with pytest.raises(BackendUnavailable, match="refused 10 times") as caught:
                 await store.create(NewMemory(content="x"), scope=ALICE, id="a", now=at(0))
+            assert caught.value.outcome == "none"
 
     asyncio.run(go())
 

@@ -183,7 +183,9 @@ class Change:
     def give_up(self, operation: str, ids: Sequence[str]) -> BackendUnavailable:
         """The error for a change that others were always faster than."""
         reason = f"{operation} was refused {ATTEMPTS_MAX} times, because others changed the same memories"
-        return BackendUnavailable(self._backend, reason, outcome="unknown", ids=ids)
+        if self._has_written:
+            return BackendUnavailable(self._backend, reason, outcome="unknown", ids=ids)
+        return BackendUnavailable(self._backend, reason, advice="try again later")
 
     async def create(
         self, memories: Sequence[NewMemory], *, scope: Scope, ids: Sequence[str], now: datetime
@@ -268,6 +270,7 @@ class Change:
         """Remove an expired holder of a key that is needed; a service with `put` does so by itself."""
         if isinstance(self._writer, PlainWriter):
             await self._protocol.delete(expired.id, owner=self._owner)
+            self._has_written = True
 
     async def delete(self, id: str, *, scope: Scope, now: datetime, expected_revision: int | None) -> Tombstone:
         """Delete. Raises NotFoundError, ConflictError, CapabilityError, RequestError."""
@@ -302,6 +305,7 @@ class Change:
             found = await self._protocol.get(id, owner=self._owner)  # again: it may have begun a new life since
             if found is not None and found.memory.is_expired(now):
                 gone += await self._protocol.delete(id, owner=self._owner)
+                self._has_written = True
         return gone
 
 
