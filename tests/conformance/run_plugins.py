@@ -1,7 +1,8 @@
 """The conformance kit against every plugin of this repository: `python run_plugins.py MODELS [PYTEST OPTIONS]`.
 
 MODELS is a folder with the models that `plugins/onnx/tests` builds. Each contract runs in a process of its own, as a
-plugin's author runs it. The remote sources need a server, so their own tests run the kit.
+plugin's author runs it. The remote sources and the HTTP backend need a server, so their own tests run
+the kit.
 """
 
 import subprocess

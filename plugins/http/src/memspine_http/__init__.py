@@ -1,0 +1,1 @@
+"""Any REST memory service as a backend of memspine."""
