@@ -39,7 +39,8 @@ def shown(default):
 
 
 def kind_of(field):
-    kind = KINDS.get(field.name) or str(field.type).removesuffix(" | None")
+    plain = field.type.__name__ if isinstance(field.type, type) else str(field.type).removesuffix(" | None")
+    kind = KINDS.get(field.name) or plain
     return ", ".join(f"`{choice}`" for choice in re.findall(r"'(\w+)'", kind)) if "Literal" in kind else kind
 
 
