@@ -33,8 +33,8 @@ from memspine.errors import (
 
 REQUIRED = {
     "quickstart", "add", "search", "list", "get", "update", "delete", "history", "restore", "purge", "stats", "import",
-    "export", "backup", "plugins", "config", "maintain", "doctor", "new-plugin", "inject", "preview", "engine",
-    "reindex", "models",
+    "export", "backup", "copy", "verify", "plugins", "config", "maintain", "doctor", "new-plugin", "inject", "preview",
+    "engine", "reindex", "models",
 }  # fmt: skip
 
 
