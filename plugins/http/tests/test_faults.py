@@ -41,19 +41,22 @@ async def each_fails(service, fault, *, whole=False, **options):
     if whole:
         methods = dict.fromkeys(methods, "PUT")
     for name in methods.keys() | {"get", "list", "search"}:
-        async with backend(service.fresh(), **{"timeout_seconds": 0.3, "attempts": 1, **options}) as store:
+        # Only what never answers is waited for in vain; all else has the time that a busy machine may need.
+        seconds = 1.0 if fault["kind"] in HANGING else 10.0
+        async with backend(service.fresh(), timeout_seconds=seconds, attempts=1, **options) as store:
             await store.create(NewMemory(content=CONTENT), scope=ALICE, id="a", now=at(0))
             service.break_down({"method": methods.get(name, "GET"), **fault})
             begun = time.monotonic()
             errors[name] = await failure(calls(store)[name]())
-            assert time.monotonic() - begun < 3, name
+            assert time.monotonic() - begun < 10, name
     return errors
 
 
+HANGING = {"hang", "hang in body", "drip"}
 FAULTS = {
-    "hang": ({"kind": "hang"}, "did not answer within 0.3 s"),
-    "hang in the body": ({"kind": "hang in body"}, "did not answer within 0.3 s"),
-    "drip": ({"kind": "drip"}, "did not answer within 0.3 s"),
+    "hang": ({"kind": "hang"}, "did not answer within 1 s"),
+    "hang in the body": ({"kind": "hang in body"}, "did not answer within 1 s"),
+    "drip": ({"kind": "drip"}, "did not answer within 1 s"),
     "broken off": ({"kind": "close"}, "broke the connection off"),
     "500": ({"kind": "answer", "status": 500, "body": {"error": "not 404"}}, "HTTP 500 (not 404)"),
     "HTML": ({"kind": "answer", "status": 200, "body": "<html>404</html>"}, "no JSON"),
@@ -180,7 +183,7 @@ def test_an_answer_that_is_lost_leaves_the_outcome_unknown(plain, capable, kind)
     """A write whose answer never comes is not repeated by itself, and repeating it by hand is safe."""
 
     async def go():
-        async with backend(plain.fresh(), timeout_seconds=0.5) as store:
+        async with backend(plain.fresh(), timeout_seconds=2.0) as store:
             plain.break_down({"kind": kind, "method": "POST", "times": 1})
             new = NewMemory(content=CONTENT, metadata={"n": 1})
             error = await failure(store.create(new, scope=ALICE, id="a", now=at(0)))
@@ -188,7 +191,7 @@ def test_an_answer_that_is_lost_leaves_the_outcome_unknown(plain, capable, kind)
             assert [method for method, *_ in plain.asked()].count("POST") == 1
             assert (await store.create(new, scope=ALICE, id="a", now=at(0))).memory.content == CONTENT
             assert (await store.count(ALL, scope=ALICE, now=at(1))).total == 1
-        async with backend(capable.fresh(), timeout_seconds=0.5) as store:
+        async with backend(capable.fresh(), timeout_seconds=2.0) as store:
             capable.break_down({"kind": kind, "method": "PUT", "times": 1})
             written = await store.create(new, scope=ALICE, id="a", now=at(0))
             assert (written.created, written.memory.revision) == (True, 1), "a whole record may be sent twice"
