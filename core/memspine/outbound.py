@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
+from memspine import times
 from memspine.errors import MemspineError
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from ipaddress import IPv4Address, IPv6Address
 
 Address: TypeAlias = "IPv4Address | IPv6Address"
@@ -284,3 +286,33 @@ def _embedded(address: Address) -> Iterator[IPv4Address]:
         yield from address.teredo
     if (value >> 32) & 0xFDFFFFFF == 0x00005EFE:  # ISATAP, whatever the network
         yield ipaddress.IPv4Address(value & 0xFFFFFFFF)
+
+
+RETRY_AFTER_SECONDS_MAX: Final = 86_400.0
+"""What a service asks for beyond a day is taken for a day: no caller should be shut out for longer by one answer."""
+
+
+def retry_after(text: str, *, date: str = "") -> float | None:
+    """The seconds that a Retry-After header asks for, in seconds or as a date, a day at most; None if it says nothing
+    of the kind.
+
+    `date` is the Date header beside it: by the service's own clock, a wrong clock on either side does no harm.
+    """
+    text = text.strip()
+    if text.isascii() and text.replace(".", "", 1).isdigit():
+        return min(float(text), RETRY_AFTER_SECONDS_MAX)
+    moment = _moment(text)
+    if moment is None:
+        return None
+    seconds = (moment - (_moment(date) or times.now())).total_seconds()
+    return min(max(seconds, 0.0), RETRY_AFTER_SECONDS_MAX)
+
+
+def _moment(text: str) -> datetime | None:
+    from email.utils import parsedate_to_datetime
+
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None

@@ -6,8 +6,8 @@ from email.utils import format_datetime
 import pytest
 
 from memspine.errors import EmbeddingError
+from memspine.outbound import retry_after
 from memspine_remote.shapes.refusals import refusal_of
-from memspine_remote.wire import retry_after
 
 from . import server
 from .server import Reply, openai_error, serving

@@ -7,8 +7,6 @@ import json
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Mapping
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -17,14 +15,12 @@ import httpx
 import tenacity
 
 from memspine.errors import ClosedError
-from memspine.outbound import Endpoint, EndpointError, check_url
-from memspine.times import now
+from memspine.outbound import Endpoint, EndpointError, check_url, retry_after
 from memspine_http.config import LOCAL_HINT, HttpConfig
 from memspine_http.credentials import Revealed, reveal
 from memspine_http.failures import RequestError, ShapeError
 from memspine_http.transport import CheckedTransport
 
-RETRY_AFTER_SECONDS_MAX: Final = 86_400.0
 _ERROR_BYTES_MAX: Final = 64 * 1024
 _ERROR_TEXT_LENGTH_MAX: Final = 300
 # Smaller answers are read faster than they are handed to a thread.
@@ -250,29 +246,6 @@ class Client:
         growing = tenacity.wait_exponential(multiplier=_FIRST_PAUSE_SECONDS)(state)
         random = tenacity.wait_random(0, _FIRST_PAUSE_SECONDS)(state)
         return min(growing + random, self._config.wait_seconds_max)
-
-
-def retry_after(text: str, *, date: str = "") -> float | None:
-    """The seconds that a Retry-After header asks for, in seconds or as a date; None if it says nothing of the kind.
-
-    `date` is the Date header beside it: by the service's own clock, a wrong clock on either side does no harm.
-    """
-    text = text.strip()
-    if text.isascii() and text.replace(".", "", 1).isdigit():
-        return min(float(text), RETRY_AFTER_SECONDS_MAX)
-    moment = _moment(text)
-    if moment is None:
-        return None
-    seconds = (moment - (_moment(date) or now())).total_seconds()
-    return min(max(seconds, 0.0), RETRY_AFTER_SECONDS_MAX)
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None
 
 
 def _advice(status: int) -> str:

@@ -11,9 +11,6 @@ from memspine.errors import ModelError, Trouble
 
 T = TypeVar("T")
 
-RETRY_AFTER_SECONDS_MAX: Final = 86_400.0
-"""What a provider asks for beyond a day is taken for a day: no caller should sleep for ever over a broken clock."""
-
 _EXPECTED: Final[Mapping[Trouble, str]] = {
     "auth": "a credential that the provider accepts for this model, in `api_key` or `secret_headers`",
     "quota": "an account with something left; nothing is gained by trying again",

@@ -8,8 +8,6 @@ import json
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
@@ -17,11 +15,10 @@ import httpx
 import tenacity
 
 from memspine.errors import ClosedError
-from memspine.outbound import Endpoint, EndpointError, check_url
-from memspine.times import now
+from memspine.outbound import Endpoint, EndpointError, check_url, retry_after
 from memspine_remote.config import RemoteConfig
 from memspine_remote.credentials import Revealed, reveal
-from memspine_remote.failures import RETRY_AFTER_SECONDS_MAX, RequestError
+from memspine_remote.failures import RequestError
 from memspine_remote.shapes import Shape, ShapeError
 from memspine_remote.transport import CheckedTransport
 
@@ -210,29 +207,6 @@ class Wire:
         growing = tenacity.wait_exponential(multiplier=_FIRST_PAUSE_SECONDS)(state)
         random = tenacity.wait_random(0, _FIRST_PAUSE_SECONDS)(state)
         return min(growing + random, self._config.wait_seconds_max)
-
-
-def retry_after(text: str, *, date: str = "") -> float | None:
-    """The seconds that a Retry-After header asks for, in seconds or as a date; None if it says nothing of the kind.
-
-    `date` is the Date header beside it: by the provider's own clock, a wrong clock on either side does no harm.
-    """
-    text = text.strip()
-    if text.isascii() and text.replace(".", "", 1).isdigit():
-        return min(float(text), RETRY_AFTER_SECONDS_MAX)
-    moment = _moment(text)
-    if moment is None:
-        return None
-    seconds = (moment - (_moment(date) or now())).total_seconds()
-    return min(max(seconds, 0.0), RETRY_AFTER_SECONDS_MAX)
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None
 
 
 async def _decoded(response: httpx.Response, bytes_max: int) -> AsyncIterator[bytes]:
