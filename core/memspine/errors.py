@@ -186,6 +186,14 @@ class ClosedError(BackendError):
         super().__init__(backend, "is not open; use it inside `async with`")
 
 
+class JournalError(MemspineError):
+    """The journal of a chain cannot be read or written; nothing was acknowledged."""
+
+    def __init__(self, path: str, reason: str, *, advice: str) -> None:
+        self.path, self.reason, self.advice = path, reason, advice
+        super().__init__(f"journal {path}: {reason}; {advice}")
+
+
 Trouble = Literal["auth", "quota", "rate", "too_long", "transient", "config", "invalid"]
 """What kind of thing went wrong with a model: the credential is not accepted, the account is used up, too many calls, a
 text that the model does not take, something that may pass, the settings or the files of the model, or an answer or a

@@ -27,7 +27,7 @@ from memspine.model import (
     Tombstone,
     Unset,
 )
-from memspine.results import InjectionResult, MemoryResult, PageResult, SearchResult
+from memspine.results import DeleteResult, InjectionResult, MemoryResult, PageResult, SearchResult
 from memspine.text import TokenCounter, estimate_tokens
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class MemoryManager(Keeping):
 
     async def delete(
         self, id: str, *, expected_revision: int | None = None, owner: str | None = None, management: bool = False
-    ) -> Tombstone:
+    ) -> DeleteResult:
         """Forget one memory; its history stays for `[memory] history_days`. Raises NotFoundError, ConflictError."""
         known, revision = Intake().id(id), Intake().expected_revision(expected_revision)
         scope, now = self._open.policy.writing_scope(owner, management=management), times.now()
@@ -229,7 +229,14 @@ class MemoryManager(Keeping):
             ids=[known],
         )
         self._open.note_changes()
-        return answer.value
+        stone = answer.value
+        return DeleteResult(
+            id=stone.id,
+            owner=stone.owner,
+            revision=stone.revision,
+            deleted_at=stone.deleted_at,
+            backend=answer.backend,
+        )
 
     async def delete_many(
         self,

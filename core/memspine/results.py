@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final, Literal
 
 import attrs
@@ -113,7 +114,8 @@ class SearchResult:
 class MemoryResult:
     """A memory, the backend that gave or took it, what was degraded, and what was changed in the caller's text.
 
-    `created` is None for reads and updates; for a create it is False when an earlier memory was replaced.
+    `created` is None for reads and updates; for a create it is False when an earlier memory was replaced. A `pending`
+    one waits in the journal for the primary: its revision is 0, and it is not found by searching yet.
     """
 
     memory: Memory
@@ -121,6 +123,20 @@ class MemoryResult:
     degraded: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     created: bool | None = None
+    pending: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class DeleteResult:
+    """A deleted memory: the revision and the time of its deletion, and the backend that did it. A `pending` one waits
+    in the journal for the primary: its revision is 0, and it is hidden everywhere already."""
+
+    id: str
+    owner: str
+    revision: int
+    deleted_at: datetime
+    backend: str
+    pending: bool = False
 
 
 @attrs.frozen(kw_only=True)

@@ -12,6 +12,7 @@ from memspine.errors import (
     ConflictError,
     CursorError,
     InvalidMemoryError,
+    JournalError,
     MemspineError,
     ModelError,
     NotFoundError,
@@ -45,7 +46,7 @@ MEANINGS: Final = {
     Exit.NOT_FOUND: "no memory of this owner has this id",
     Exit.INVALID: "a value that cannot be stored or asked for, or a file that cannot be read or written",
     Exit.CONFLICT: "the memory is not in the expected state; nothing was changed",
-    Exit.UNAVAILABLE: "a store, a model or a download cannot be reached, is too slow, or is broken",
+    Exit.UNAVAILABLE: "a store, a journal, a model or a download cannot be reached, is too slow, or is broken",
     Exit.CAPABILITY: "the store cannot do this, or there is no source of vectors for it",
     Exit.PARTIAL: "partly done: bad lines, pending places of a purge, some of several memories, copies that differ",
     Exit.INTERRUPTED: "interrupted",
@@ -77,6 +78,7 @@ _BY_CLASS: Final[tuple[tuple[type[MemspineError], Exit], ...]] = (  # the first 
     (ConflictError, Exit.CONFLICT),
     (CapabilityError, Exit.CAPABILITY),
     (ModelError, Exit.UNAVAILABLE),
+    (JournalError, Exit.UNAVAILABLE),
     (BackendError, Exit.UNAVAILABLE),
 )
 

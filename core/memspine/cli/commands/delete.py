@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from memspine.cli.output import Output
     from memspine.manager import MemoryManager
-    from memspine.model import Tombstone
+    from memspine.results import DeleteResult
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,15 +45,14 @@ def run(options: argparse.Namespace, out: Output) -> int:
 async def _delete(memory: MemoryManager, options: argparse.Namespace, out: Output) -> int:
     from memspine.cli.report import as_data, tell
     from memspine.cli.sessions import require_sessions
-    from memspine.wire import tombstone_to_wire
 
-    deleted: list[Tombstone] = []
+    deleted: list[DeleteResult] = []
     failed: list[dict[str, Any]] = []
     code: int = Exit.OK
     for id in options.ids:
         try:
             await require_sessions(memory, [id], options.session, owner=options.owner)
-            tombstone = await memory.delete(
+            result = await memory.delete(
                 id, expected_revision=options.expected_revision, owner=options.owner, management=True
             )
         except MemspineError as error:
@@ -64,12 +63,20 @@ async def _delete(memory: MemoryManager, options: argparse.Namespace, out: Outpu
             if not out.json:
                 tell(error, out)
         else:
-            deleted.append(tombstone)
+            deleted.append(result)
             if not out.json:
-                out.cells(tombstone.id, "deleted")
+                out.cells(result.id, "pending" if result.pending else "deleted")
     if out.json:
-        out.data({"deleted": [tombstone_to_wire(tombstone) for tombstone in deleted], "failed": failed})
+        out.data({"deleted": [_as_data(result) for result in deleted], "failed": failed})
     return Exit.PARTIAL if deleted and failed else code
+
+
+def _as_data(result: DeleteResult) -> dict[str, Any]:
+    from memspine.model import Tombstone
+    from memspine.wire import tombstone_to_wire
+
+    stone = Tombstone(id=result.id, owner=result.owner, revision=result.revision, deleted_at=result.deleted_at)
+    return {**tombstone_to_wire(stone), **({"pending": True} if result.pending else {})}
 
 
 async def _delete_many(memory: MemoryManager, options: argparse.Namespace, out: Output) -> int:

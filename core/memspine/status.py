@@ -1,0 +1,125 @@
+"""What a chain says of itself: who works, what waits in the journal, how far each replica is."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+import attrs
+
+from memspine.model import Health
+
+Role = Literal["primary", "replica", "fallback"]
+"""What a backend is in its chain: a replica is a fallback that receives every change."""
+
+Stage = Literal["new", "copying", "following", "left behind"]
+"""How far a replica is: nothing was delivered yet; all memories are being copied; it follows the changes; or those that
+it had to follow were trimmed away, and `memspine reconcile` has to compare both."""
+
+EntryState = Literal["pending", "conflict", "dead"]
+
+
+@attrs.frozen(kw_only=True)
+class JournalEntry:
+    """Something that waits in the journal: a write for the primary, or a memory that a replica does not take.
+
+    A pending one is tried again at `next_attempt_at` (None: as soon as its turn comes). In conflict is a memory that
+    was changed in a replica by others; dead is what will never go by itself. `number` rises in the order of entering.
+    """
+
+    number: int
+    kind: Literal["write", "delivery"]
+    state: EntryState
+    operation: Literal["create", "update", "delete", "put"]
+    owner: str
+    id: str
+    replica: str = ""
+    noted_at: datetime
+    attempts: int = 0
+    next_attempt_at: datetime | None = None
+    error: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ReplicaStatus:
+    """How far a replica is. `behind` are the changes that it has not got (None: nobody can say now; with `behind_more`
+    there are more of them); `pending`, `conflicts` and `dead` are single memories that were set aside. `error` is why
+    the last delivery failed, and then `next_attempt_at` is when it is tried again."""
+
+    stage: Stage
+    behind: int | None = None
+    behind_more: bool = False
+    pending: int = 0
+    conflicts: int = 0
+    dead: int = 0
+    attempts: int = 0
+    next_attempt_at: datetime | None = None
+    error: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class BackendStatus:
+    """One backend of a chain, probed just now. `breaker` is the state of this process's breaker alone: closed, or
+    "open: why"."""
+
+    name: str
+    role: Role
+    health: Health
+    breaker: str = "closed"
+    replica: ReplicaStatus | None = None
+
+
+@attrs.frozen(kw_only=True)
+class JournalStatus:
+    """The journal of a chain: how many writes wait for the primary, since when, and how many will never go. `error`
+    says why it cannot be read."""
+
+    path: Path
+    pending: int = 0
+    dead: int = 0
+    oldest_at: datetime | None = None
+    error: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ChainStatus:
+    """Every backend, primary first, and the journal (None where the chain needs none)."""
+
+    backends: tuple[BackendStatus, ...]
+    journal: JournalStatus | None = None
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What a person has to look at, one line each; empty when all is well."""
+        lines = [f"{one.name}: {one.health.detail}" for one in self.backends if not one.health.ok]
+        for one in self.backends:
+            if (replica := one.replica) is None:
+                continue
+            if replica.stage == "left behind":
+                lines.append(
+                    f"{one.name}: needs reconcile; run `memspine reconcile {self.backends[0].name} {one.name}`"
+                )
+            if replica.error:
+                lines.append(f"{one.name}: {replica.error}")
+            if replica.conflicts:
+                lines.append(f"{one.name}: {replica.conflicts} in conflict; see `memspine journal list`")
+            if replica.dead:
+                lines.append(f"{one.name}: {replica.dead} not delivered; see `memspine journal list`")
+        if self.journal is not None:
+            if self.journal.error:
+                lines.append(f"journal: {self.journal.error}")
+            if self.journal.dead:
+                lines.append(f"journal: {self.journal.dead} writes that did not go; see `memspine journal list`")
+        return tuple(lines)
+
+
+@attrs.frozen(kw_only=True)
+class ReconcileReport:
+    """What comparing a primary and a replica came to: memories copied to the replica, deleted there, conflicts that
+    were settled by taking one side, and conflicts that are left."""
+
+    copied: int = 0
+    deleted: int = 0
+    settled: int = 0
+    conflicts: int = 0
