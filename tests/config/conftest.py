@@ -3,13 +3,14 @@
 import enum
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import attrs
 import pytest
 
-from memspine.contracts import Provider, Secret
+from memspine.contracts import Capability, Provider, Secret
 from memspine.hookspecs import hookimpl
 from memspine.plugins import PluginEntry, Plugins
 
@@ -109,8 +110,11 @@ class Store:
     cells: int = attrs.field(default=8, validator=attrs.validators.ge(1), metadata={"help": "how many"})
 
 
-def provider(name: str, config_type: type) -> Provider:
-    return Provider(name=name, config_type=config_type, open="nowhere:open", summary=f"the {name}")
+def provider(name: str, config_type: type, *capabilities: Capability) -> Provider:
+    claimed = frozenset(capabilities)
+    return Provider(
+        name=name, config_type=config_type, open="nowhere:open", summary=f"the {name}", capabilities=claimed
+    )
 
 
 def module_of(*providers: Provider, **others: list[Provider]) -> types.ModuleType:
@@ -123,7 +127,8 @@ def module_of(*providers: Provider, **others: list[Provider]) -> types.ModuleTyp
 
 @pytest.fixture
 def plugins(monkeypatch) -> Plugins:
-    """Backends `sqlite`, `full`, `vault` and `needs`, two with odd options, and a plugin that cannot be imported.
+    """Backends `sqlite`, `full`, `needs` and `vault` (which may be a replica), two with odd options, and a plugin that
+    cannot be imported.
 
     Of the others: sources `onnx`, `remote` (which needs options) and `named`, stores `sqlite`, `vault` (which does too)
     and `named`, rerankers `onnx` and `judge`.
@@ -135,10 +140,21 @@ def plugins(monkeypatch) -> Plugins:
         ),
         "onnx": module_of(embedding_sources=[provider("onnx", Model)], rerankers=[provider("onnx", Model)]),
         "remote": module_of(embedding_sources=[provider("remote", Needs)], rerankers=[provider("judge", Model)]),
-        "vault": module_of(provider("vault", Options), vector_stores=[provider("vault", Needs)]),
+        "vault": module_of(provider("vault", Options, Capability.PUT), vector_stores=[provider("vault", Needs)]),
         "named": module_of(embedding_sources=[provider("named", Named)], vector_stores=[provider("named", Named)]),
     }
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, f"fake_{name}", module)
     entries = [PluginEntry(name=name, module=f"fake_{name}", distribution=f"memspine-{name}") for name in modules]
     return Plugins(find=lambda: [*entries, PluginEntry(name="broken", module="fake_module_that_is_not_there")])
+
+
+@pytest.fixture
+def plugins_of(monkeypatch) -> Callable[[str, type], Plugins]:
+    """Plugins that have nothing but one backend with these options."""
+
+    def only(name: str, config_type: type) -> Plugins:
+        monkeypatch.setitem(sys.modules, "fake_only", module_of(provider(name, config_type)))
+        return Plugins(find=lambda: [PluginEntry(name=name, module="fake_only")])
+
+    return only

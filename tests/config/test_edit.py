@@ -38,6 +38,16 @@ def file(tmp_path):
     return path
 
 
+CHAIN = """\
+[memory]
+primary = "a"
+fallbacks = ["b"]
+[backends.a]
+plugin = "full"
+[backends.b]
+plugin = "vault"
+"""
+
 CHANGES = [
     # before, key, value, after
     (START, "retrieval.limit", "7", START.replace("limit = 5", "limit = 7")),
@@ -94,6 +104,9 @@ CHANGES = [
         '[embedding.onnx]\nthreads = 2\napi_key = { env = "KEY" }\n',
     ),
     ("", "vectors.cells", "3", "[vectors]\ncells = 3\n"),
+    ("", "journal.path", "waiting.db", '[journal]\npath = "waiting.db"\n'),
+    (CHAIN, "backends.b.replicate", "true", CHAIN + "replicate = true\n"),
+    (CHAIN, "memory.on_write_failure", "spool", CHAIN.replace("]\n[", ']\non_write_failure = "spool"\n[', 1)),
     ("[rerank.onnx]\n", "rerank.source", "onnx", '[rerank.onnx]\n\n[rerank]\nsource = "onnx"\n'),
 ]  # fmt: skip
 
@@ -153,6 +166,7 @@ def test_unset(before, key, after, file, plugins):
         (START, "owner", "x", "1: owner: unknown key"),
         (START, "backends.a.path", "x", "10: backends.a: missing required key 'plugin'"),
         ("[memory]\nowner = 1\n", "retrieval.limit", "1", "2: memory.owner: expected str, got int 1"),
+        (CHAIN, "backends.a.replicate", "true", "6: backends.a.replicate: 'a' is the primary, so it is no replica"),
         ("[memory\n", "retrieval.limit", "1", "1: not TOML: "),
         ("[[steps]]\n", "steps.a", "1", " steps: expected a table, got an array"),
         ("", "embedding.onnx.thread", "1", "2: embedding.onnx.thread: unknown key; did you mean 'threads'?"),

@@ -25,9 +25,14 @@ owner     = "me"
 primary   = "notes"
 fallbacks = ["vault"]
 deadline_seconds = 3
+on_write_failure = "spool"
+
+[journal]
+path = "waiting.db"
 
 [backends.vault]
-plugin = "full"
+plugin = "vault"
+replicate = true
 url = "https://memory.example.org"
 on = true
 mode = "fast"
@@ -68,13 +73,18 @@ def write(path: Path, text: str = "", *, owner: str = "") -> Path:
 def test_every_type_is_read(tmp_path, plugins):
     """A file becomes frozen values of the types that are declared, in the order of the file."""
     config = load_config(write(tmp_path / "c.toml", DOCUMENT), plugins=plugins, environ={"VAULT_KEY": "s3cret"})
-    assert config.memory == MemorySettings(primary="notes", fallbacks=("vault",), deadline_seconds=3.0)
+    assert config.memory == MemorySettings(
+        primary="notes", fallbacks=("vault",), deadline_seconds=3.0, on_write_failure="spool"
+    )
+    assert config.journal.path == "waiting.db"
     assert type(config.memory.deadline_seconds) is float
     assert [backend.name for backend in config.backends] == ["vault", "notes"]
     assert (config.primary.name, [backend.name for backend in config.fallbacks]) == ("notes", ["vault"])
     assert (config.retrieval.strategy, config.retrieval.scope) == ("exact", "shared")
     assert config.backend("notes").options.path == Path.home() / "memories.db"
-    options = config.backend("vault").options
+    vault = config.backend("vault")
+    assert (vault.replicate, vault.document["replicate"], config.primary.replicate) == (True, True, False)
+    options = vault.options
     assert (options.mode.name, options.level, options.tags, options.pair) == ("FAST", 3, ("a", "b"), (1, 2))
     assert (options.headers, options.note, options.mixed, options.doubled) == ({"A": "x"}, "n", ("x",), 8)
     assert (options.retry.attempts, options.retry.pause, options.steps[0].attempts) == (5, 2.0, 1)
@@ -91,11 +101,28 @@ def test_defaults(tmp_path, plugins):
     assert (config.source.origin, config.source.path, config.source.notes) == ("defaults", None, ())
     assert config.source.folder == tmp_path
     assert config.memory == MemorySettings()
+    assert (config.memory.on_write_failure, config.journal.path) == ("refuse", "")
     assert [(backend.name, backend.plugin) for backend in config.backends] == [("sqlite", "sqlite")]
     assert config.primary is config.backends[0]
     assert config.fallbacks == ()
     with pytest.raises(KeyError):
         config.backend("other")
+
+
+def test_an_option_that_bears_the_name_of_a_switch(plugins_of):
+    """A backend whose plugin has an option `replicate` is refused: nobody could say which of both is meant."""
+    taken = attrs.make_class("Taken", {"replicate": attrs.field(default=False, type=bool)}, frozen=True)
+    with pytest.raises(ConfigError, match="the plugin 'taken' has an option 'replicate', which is no name"):
+        config_from_mapping({"backends": {"a": {"plugin": "taken"}}}, plugins=plugins_of("taken", taken))
+
+
+def test_stores_without_options_are_never_the_same(plugins_of):
+    """Two backends of a plugin that has no options are two stores, for nothing could tell them apart."""
+    plugins = plugins_of("plain", attrs.make_class("Plain", []))
+    chain = {"primary": "a", "fallbacks": ["b"]}
+    backends = {name: {"plugin": "plain"} for name in "ab"}
+    config = config_from_mapping({"memory": chain, "backends": backends}, plugins=plugins)
+    assert len(config.fallbacks) == 1
 
 
 def test_order_of_the_search(tmp_path, plugins):

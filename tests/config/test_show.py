@@ -46,6 +46,21 @@ def test_settings_of_a_mapping(plugins):
     assert shown["backends.a.steps"] == ("[{ attempts = 2, pause = 0.5 }]", "mine")
 
 
+def test_settings_of_a_chain(tmp_path, plugins):
+    """Of each backend it is shown whether it is a replica, and where that was written."""
+    document = (
+        '[memory]\nprimary = "a"\nfallbacks = ["b"]\non_write_failure = "spool"\n[journal]\npath = "j.db"\n'
+        '[backends.a]\nplugin = "full"\n[backends.b]\nplugin = "vault"\nreplicate = true\n'
+    )
+    (tmp_path / "c.toml").write_text(document, encoding="utf-8")
+    settings = effective_settings(load_config("c.toml", plugins=plugins, working_folder=tmp_path))
+    shown = {setting.key: (setting.text, setting.origin) for setting in settings}
+    assert shown["backends.a.replicate"] == ("false", "default")
+    assert shown["backends.b.replicate"] == ("true", "c.toml:11")
+    assert shown["memory.on_write_failure"] == ('"spool"', "c.toml:4")
+    assert shown["journal.path"] == ('"j.db"', "c.toml:6")
+
+
 def test_settings_of_sources_stores_and_rerankers(tmp_path, plugins):
     """What configures a plugin is shown with its origin wherever it stands; secrets are references."""
     document = (

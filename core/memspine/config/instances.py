@@ -36,7 +36,8 @@ class Family(Generic[S]):
 
     `noun` is what people call one of them, `kind` what the registry of plugins calls their providers. A table that may
     leave out `plugin` bears its name (`bears_plugin`). `words` can be written where a name is expected, so nothing can
-    be called so. `beside` are the keys that stand beside the options, `reserved` others that no option can have.
+    be called so. `beside` are the keys that stand beside the options, `switches` those of them that are true or false
+    and fields of the settings, `reserved` others that no option can have.
     """
 
     table: str
@@ -47,6 +48,7 @@ class Family(Generic[S]):
     bears_plugin: bool = True
     words: tuple[str, ...] = ()
     beside: tuple[str, ...] = ("plugin",)
+    switches: tuple[str, ...] = ()
     reserved: tuple[str, ...] = ()
 
 
@@ -57,6 +59,8 @@ BACKENDS: Final = Family(
     find=Plugins.memory_backend,
     settings=BackendSettings,
     bears_plugin=False,
+    beside=("plugin", "replicate"),
+    switches=("replicate",),
 )
 SOURCES: Final = Family(
     table="embedding",
@@ -142,7 +146,10 @@ def check_options(
             structurer.refuse(path, f"{text}; report it to its author")
     checked = structurer.table(path, options, provider.config_type, besides=family.beside)
     document = {"plugin": plugin, **storable(options)}
-    return family.settings(name=name, plugin=plugin, provider=provider, options=checked, document=document)
+    written = {key: structurer.value((*path, key), options[key], bool) for key in family.switches if key in options}
+    switches = {key: value for key, value in written.items() if value is not INVALID}
+    instance = family.settings(name=name, plugin=plugin, provider=provider, options=checked, document=document)
+    return attrs.evolve(instance, **switches)
 
 
 def source_from_mapping(

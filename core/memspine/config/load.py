@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
+from memspine.config.chains import check_chain
 from memspine.config.instances import BACKENDS, RERANKERS, SOURCES, check_choice, check_instances
 from memspine.config.locate import KeyPath
 from memspine.config.schema import (
@@ -22,7 +23,6 @@ from memspine.config.schema import (
     Config,
     ConfigSource,
     EmbeddingSettings,
-    MemorySettings,
     Origin,
     RerankSettings,
 )
@@ -202,7 +202,7 @@ def check_document(
     tables = document.get("backends", {})
     tables = {DEFAULT_BACKEND: {"plugin": DEFAULT_BACKEND}} if tables == {} else tables
     backends = check_instances(structurer, BACKENDS, tables, plugins)
-    _check_chain(structurer, document)
+    check_chain(structurer, document, backends)
     settings["embedding"], sources = check_choice(
         structurer,
         SOURCES,
@@ -255,44 +255,6 @@ def _primary(memory: Any, backends: tuple[BackendSettings, ...]) -> BackendSetti
         return None
     named = [backend for backend in backends if backend.name == (memory.primary or backend.name)]
     return named[0] if len(named) == 1 else None
-
-
-def _check_chain(structurer: Structurer, document: Mapping[str, Any]) -> None:
-    """Whether primary and fallbacks are backends. It reads the document, as a table with one problem is no settings."""
-    tables = document.get("backends") or {DEFAULT_BACKEND: {}}
-    memory = document.get("memory", {})
-    if isinstance(memory, MemorySettings):
-        memory = attrs.asdict(memory)
-    if not isinstance(tables, Mapping) or not isinstance(memory, Mapping):
-        return
-    names = [str(name) for name in tables]
-    primary = memory.get("primary", "")
-    if primary == "":
-        if len(names) > 1:
-            structurer.refuse(("memory", "primary"), f"has to name one of several backends: {', '.join(names)}")
-        primary = names[0] if len(names) == 1 else ""
-    elif isinstance(primary, str) and primary not in names:
-        _no_backend(structurer, ("memory", "primary"), primary, names)
-    fallbacks = memory.get("fallbacks", ())
-    if isinstance(fallbacks, (list, tuple)):
-        _check_fallbacks(structurer, fallbacks, primary=primary, names=names)
-
-
-def _check_fallbacks(structurer: Structurer, fallbacks: Sequence[object], *, primary: object, names: list[str]) -> None:
-    for index, name in enumerate(fallbacks):
-        path = ("memory", "fallbacks", index)
-        if not isinstance(name, str):
-            continue  # already a problem
-        if name not in names:
-            _no_backend(structurer, path, name, names)
-        elif name == primary:
-            structurer.refuse(path, f"{name!r} is the primary, so it is no fallback")
-        elif name in fallbacks[:index]:
-            structurer.refuse(path, f"{name!r} is there already")
-
-
-def _no_backend(structurer: Structurer, path: KeyPath, name: str, names: list[str]) -> None:
-    structurer.refuse(path, f"no backend named {name!r}; backends: {', '.join(names)}{suggestion(name, names)}")
 
 
 def _failed(name: str, text: str, *, line: int | None = None) -> ConfigError:

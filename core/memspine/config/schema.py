@@ -92,11 +92,26 @@ class MemorySettings:
     primary: str = setting("the backend that owns the memories; empty for the only one", default="")
     fallbacks: tuple[str, ...] = setting("backends that answer when the primary fails, in order", default=())
     read_fallback: bool = setting("whether fallbacks also answer list and count", default=False)
+    on_write_failure: Literal["refuse", "spool"] = setting(
+        "while the primary is down, writes fail (refuse) or wait for it in the journal (spool)", default="refuse"
+    )
     deadline_seconds: float = setting(
         "how long one call of a backend may take", default=10.0, between=(SECONDS_MIN, SECONDS_MAX)
     )
     history_days: int = setting("how long earlier revisions are kept", default=30, between=(0, DAYS_MAX))
     feed_days: int = setting("how long the feed of changes waits for a slow replica", default=30, between=(1, DAYS_MAX))
+
+
+@attrs.frozen(kw_only=True)
+class JournalSettings:
+    """[journal]: where stands what has not arrived yet. A relative path starts at the configuration's folder."""
+
+    path: str = setting("the file of the journal; empty for one in the data folder", default="")
+
+    @path.validator
+    def _no_nul(self, attribute: attrs.Attribute[str], value: str) -> None:
+        if "\0" in value:
+            raise ValueError(f"{value!r} holds a NUL character; expected the name of a file")
 
 
 @attrs.frozen(kw_only=True)
@@ -236,6 +251,8 @@ class InstanceSettings(Generic[T]):
 class BackendSettings(InstanceSettings[MemoryBackend]):
     """[backends.NAME]."""
 
+    replicate: bool = setting("whether this fallback receives every change of the primary", default=False)
+
 
 @attrs.frozen(kw_only=True)
 class SourceSettings(InstanceSettings[EmbeddingSource]):
@@ -294,6 +311,7 @@ class Config:
     store: StoreSettings | None = None
     rerank: RerankSettings = RerankSettings()
     rerankers: tuple[RerankerSettings, ...] = ()
+    journal: JournalSettings = JournalSettings()
     document: Mapping[str, Any] = attrs.field(factory=dict, repr=False, eq=False)
 
     def backend(self, name: str) -> BackendSettings:
@@ -331,6 +349,7 @@ class Config:
 
 SIMPLE_TABLES: Final[Mapping[str, type]] = {
     "memory": MemorySettings,
+    "journal": JournalSettings,
     "retrieval": RetrievalSettings,
     "injection": InjectionSettings,
     "maintenance": MaintenanceSettings,

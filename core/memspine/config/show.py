@@ -10,7 +10,7 @@ import attrs
 
 from memspine.config.locate import KeyPath, dotted, locate, nearest_line, quoted_key
 from memspine.config.plain import plain
-from memspine.config.schema import TABLES, Config, InstanceSettings, StoreSettings
+from memspine.config.schema import TABLES, BackendSettings, Config, InstanceSettings, StoreSettings
 from memspine.config.secrets import SecretRef
 from memspine.config.stores import vector_store
 from memspine.plugins import Plugins
@@ -51,6 +51,9 @@ def effective_settings(config: Config, *, plugins: Plugins | None = None) -> lis
         # [vectors] has it among its own settings, where it is empty unless it was written.
         settings = [setting for setting in settings if setting.key != plugin.key]
         settings.append(plugin)
+        if isinstance(instance, BackendSettings):
+            help = str(attrs.fields(BackendSettings).replicate.metadata["help"])
+            settings.append(_setting(config, lines, (*path, "replicate"), instance.replicate, help))
         settings += [
             _setting(config, lines, field, value, line_of_help, written=_written_at(config, instance, field))
             for field, value, line_of_help in _fields(path, instance.options)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from memspine.config.instances import Family, check_options
+from memspine.config.instances import BACKENDS, Family, check_options
 from memspine.config.schema import DEFAULT_BACKEND, BackendSettings, Config, StoreSettings, VectorSettings
 from memspine.config.structure import Structurer, options_of, suggestion
 from memspine.contracts import Provider, VectorStore
@@ -127,6 +127,6 @@ def _inherited(
     """
     if primary is None or primary.plugin != provider.name:
         return {}
-    shared = options_of(provider.config_type).keys() - options.keys() - set(_STORE.beside)
+    shared = options_of(provider.config_type).keys() - options.keys() - {*_STORE.beside, *BACKENDS.beside}
     table = document.get("backends", {}).get(primary.name, {})
     return {key: value for key, value in table.items() if key in shared}
