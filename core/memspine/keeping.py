@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from memspine import times
-from memspine.errors import MemspineError
+from memspine.chain.bulk import purge
+from memspine.errors import MemspineError, NotFoundError
 from memspine.intake import Intake
-from memspine.model import Health, PurgedPlace, PurgeReceipt
+from memspine.journal import entries
+from memspine.model import LIMIT_MAX, Health, PurgedPlace, PurgeReceipt
+from memspine.status import ChainStatus, JournalEntry, ReconcileReport
 
 if TYPE_CHECKING:
     from memspine.engine import EngineStatus
@@ -62,15 +65,14 @@ class Keeping:
     ) -> PurgeReceipt:
         """Erase memories (None: all of the owner) from every place that the chain knows. Raises CapabilityError.
 
-        The receipt names each place; fallbacks, which callers never write to, are listed as kept.
+        The receipt names each place: replicas are purged as well, those that cannot be reached before anything else is
+        delivered to them; other fallbacks, which nobody writes to, are listed as kept.
         """
         running = self._open
         known = None if ids is None else Intake().ids(ids)
         scope, now = running.policy.writing_scope(owner, management=management), times.now()
         running.forget_accesses(scope.owner, known)
-        answer = await running.chain.unhurried(
-            "purge", lambda backend: backend.purge(known, scope=scope, now=now), ids=known or ()
-        )
+        answer = await purge(running.chain, known, scope=scope, now=now)
         places = list(answer.value.places)
         if running.index is not None:
             try:
@@ -79,13 +81,70 @@ class Keeping:
                 places.append(
                     PurgedPlace(place=f"vectors in {running.index.name}", status="pending", detail=str(error))
                 )
+        if running.deliveries is not None:
+            places += await running.deliveries.purge(known, owner=scope.owner)
         places += (
             PurgedPlace(place=f"fallback {member.name}", status="kept", detail="fallbacks are not written to")
             for member in running.chain.members[1:]
+            if not member.replicates
         )
         return PurgeReceipt(answer.value.memories, tuple(places))
 
     async def backup(self, target: str | Path) -> None:
         """Write a consistent copy of the primary to a new file while it is in use. Raises CapabilityError."""
         path = Path(target)
-        await self._open.chain.unhurried("backup", lambda backend: backend.backup(path), ids=None)
+        await self._open.chain.call_primary("backup", lambda backend: backend.backup(path), unhurried=True)
+
+    # ── the chain ──
+
+    async def status(self) -> ChainStatus:
+        """Every backend, asked now, and what waits in the journal for the primary and for each replica."""
+        from memspine.replication import chain_status
+
+        return await chain_status(self._open.chain)
+
+    async def journal_entries(self, *, limit: int = LIMIT_MAX) -> tuple[JournalEntry, ...]:
+        """What waits in the journal, by number. Raises JournalError."""
+        journal = self._open.chain.journal
+        size = Intake().limit(limit)
+        return () if journal is None else await journal.read(lambda connection: entries.listed(connection, size))
+
+    async def retry(self, numbers: Sequence[int] | None = None) -> int:
+        """Try entries of the journal again now, dead ones too (None: all that are not in conflict); returns how many of
+        them are gone. Raises NotFoundError, JournalError."""
+        from memspine.replication import retry
+
+        running = self._open
+        if running.chain.journal is None or running.deliveries is None:
+            return self._no_entries(numbers)
+        return await retry(running.chain.journal, running.deliveries, self._numbers(numbers))
+
+    async def drop(self, numbers: Sequence[int]) -> int:
+        """Give entries of the journal up for good; returns how many. Raises NotFoundError, JournalError."""
+        from memspine.replication import drop
+
+        journal = self._open.chain.journal
+        return self._no_entries(numbers) if journal is None else await drop(journal, self._numbers(numbers) or ())
+
+    async def reconcile(self, replica: str, *, take: Literal["primary", "replica"] | None = None) -> ReconcileReport:
+        """Make a replica the same as the primary again; what both have changed stays in conflict, unless one side is
+        taken. Raises NotFoundError for a name that is no replica of this chain, BackendUnavailable, JournalError."""
+        from memspine.replication import Reconciling
+
+        running = self._open
+        if take is not None:
+            Intake().choice("take", take, ("primary", "replica"))
+        found = {member.name: member for member in running.chain.replicas}
+        if running.chain.journal is None or running.deliveries is None or replica not in found:
+            raise NotFoundError(running.chain.primary.name, replica, what="replica")
+        delivery = running.deliveries.delivery(replica)
+        return await Reconciling(running.chain, running.chain.journal, found[replica], delivery).run(take=take)
+
+    @staticmethod
+    def _numbers(numbers: Sequence[int] | None) -> Sequence[int] | None:
+        return None if numbers is None else [Intake().count("number", number, least=1) for number in numbers]
+
+    def _no_entries(self, numbers: Sequence[int] | None) -> int:
+        if numbers:
+            raise NotFoundError("journal", str(numbers[0]), what="entry")
+        return 0

@@ -10,18 +10,22 @@ from typing import Final, Literal
 
 import attrs
 
-from memspine.chain import Chain
+from memspine.chain import Chain, Member
 from memspine.contracts import Capability, MemoryBackend
+from memspine.errors import BackendUnavailable
 from memspine.indexing import VectorIndex
 from memspine.intake import Intake
 from memspine.model import Scope
+from memspine.replication import Deliveries, Delivering
 
-Kind = Literal["expire", "history", "spaces", "embed"]
+Kind = Literal["deliver", "expire", "history", "spaces", "embed"]
 
-KINDS: Final[tuple[Kind, ...]] = ("expire", "history", "spaces", "embed")
-"""Every kind, in the order they are run: sweep expired memories; drop old states, tombstones and feed rows; drop vector
-spaces that nobody uses any more and the vectors of expired memories; embed what has no vector yet."""
+KINDS: Final[tuple[Kind, ...]] = ("deliver", "expire", "history", "spaces", "embed")
+"""Every kind, in the order they are run: execute the writes that wait, and deliver to replicas; sweep expired memories;
+drop old states, tombstones and feed rows; drop vector spaces that nobody uses any more and the vectors of expired
+memories; embed what has no vector yet."""
 
+REMOVING: Final[tuple[Kind, ...]] = ("expire", "history", "spaces")
 TOMBSTONE_DAYS_MIN: Final = 30
 STEP_ROWS: Final = 500
 """Rows of one step, so that a time limit can be kept and no write lock is held for long."""
@@ -34,12 +38,15 @@ OVERTIME_SECONDS: Final = 2.0
 class MaintenanceReport:
     """How many rows each kind removed, how many memories were embedded, and whether there is more to do.
 
-    `troubles` say what keeps memories from being embedded.
+    `executed` writes that had waited were done, and `delivered` records given to replicas. `troubles` say what keeps
+    memories from being embedded or delivered.
     """
 
     removed: Mapping[Kind, int]
     complete: bool
     embedded: int = 0
+    executed: int = 0
+    delivered: int = 0
     troubles: tuple[str, ...] = ()
 
 
@@ -47,6 +54,7 @@ async def run_maintenance(
     chain: Chain,
     *,
     index: VectorIndex | None = None,
+    deliveries: Deliveries | None = None,
     now: datetime,
     history_days: int,
     feed_days: int,
@@ -54,58 +62,116 @@ async def run_maintenance(
     budget_seconds: float | None = None,
     only_loaded: bool = False,
 ) -> MaintenanceReport:
-    """Run the kinds on the primary and the index, in steps, until done or the budget is spent (None: until done).
+    """Run the kinds on the stores of the chain and the index, in steps, until done or the budget is spent (None: until
+    done).
 
-    With `only_loaded`, nothing is embedded by a model that was not used yet.
+    With `only_loaded`, nothing is embedded by a model that was not used yet. Raises what keeps the primary from it;
+    what keeps a replica is a trouble.
     """
     for kind in kinds:
         Intake().choice("kind", kind, KINDS)
-    deadline = None if budget_seconds is None else time.monotonic() + budget_seconds
-    removed: dict[Kind, int] = {kind: 0 for kind in kinds if kind != "embed"}
-    for kind in kinds:
-        if kind == "embed":
-            continue
-        async for rows in _removing(chain, kind, index=index, now=now, history_days=history_days, feed_days=feed_days):
+    clock = _Clock(None if budget_seconds is None else time.monotonic() + budget_seconds)
+    done = Delivering()
+    if "deliver" in kinds and deliveries is not None:
+        done = await _deliver(deliveries, clock)
+    removed: dict[Kind, int] = {kind: 0 for kind in kinds if kind in REMOVING}
+    report = MaintenanceReport(
+        removed=removed,
+        complete=done.complete,
+        executed=done.executed,
+        delivered=done.delivered,
+        troubles=done.troubles,
+    )
+    keeping = _Keeping(now=now, history_days=history_days, feed_days=feed_days)
+    for kind in removed:
+        async for rows in _removing(chain, kind, index=index, keeping=keeping):
             removed[kind] += rows
-            if deadline is not None and time.monotonic() >= deadline:
-                return MaintenanceReport(removed=removed, complete=False)
+            if clock.is_over:
+                return attrs.evolve(report, complete=False)
     if "embed" not in kinds or index is None:
-        return MaintenanceReport(removed=removed, complete=True)
-    left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+        return report
     try:
-        async with asyncio.timeout(None if left is None else left + OVERTIME_SECONDS):
-            done = await index.work(seconds=left, only_loaded=only_loaded)
+        async with asyncio.timeout(None if clock.left is None else clock.left + OVERTIME_SECONDS):
+            embedded = await index.work(seconds=clock.left, only_loaded=only_loaded)
     except TimeoutError:
         trouble = f"the embedding source took longer than {OVERTIME_SECONDS:g} s"
-        return MaintenanceReport(removed=removed, complete=False, troubles=(trouble,))
-    return MaintenanceReport(removed=removed, complete=done.complete, embedded=done.embedded, troubles=done.troubles)
+        return attrs.evolve(report, complete=False, troubles=(*report.troubles, trouble))
+    return attrs.evolve(
+        report,
+        complete=report.complete and embedded.complete,
+        embedded=embedded.embedded,
+        troubles=(*report.troubles, *embedded.troubles),
+    )
 
 
-async def _removing(
-    chain: Chain, kind: Kind, *, index: VectorIndex | None, now: datetime, history_days: int, feed_days: int
-) -> AsyncIterator[int]:
+@attrs.frozen
+class _Clock:
+    """When the budget is spent; None means never."""
+
+    ends_at: float | None
+
+    @property
+    def left(self) -> float | None:
+        return None if self.ends_at is None else max(self.ends_at - time.monotonic(), 0.0)
+
+    @property
+    def is_over(self) -> bool:
+        return self.ends_at is not None and time.monotonic() >= self.ends_at
+
+
+@attrs.frozen(kw_only=True)
+class _Keeping:
+    """What is kept, and the time it is counted from."""
+
+    now: datetime
+    history_days: int
+    feed_days: int
+
+
+async def _deliver(deliveries: Deliveries, clock: _Clock) -> Delivering:
+    """Deliver while there is time; a store that does not answer by then is given up."""
+    try:
+        async with asyncio.timeout(clock.left):
+            return await deliveries.run(seconds=clock.left)
+    except TimeoutError:
+        return Delivering(complete=False)
+
+
+async def _removing(chain: Chain, kind: Kind, *, index: VectorIndex | None, keeping: _Keeping) -> AsyncIterator[int]:
     """The steps of a kind that removes rows: how many went with each, until none is left."""
     if kind == "spaces":
         yield 0 if index is None else await index.collect()
         return
-    for step in await _steps(chain, kind, now=now, history_days=history_days, feed_days=feed_days):
+    for member in (chain.primary, *chain.replicas):
+        try:
+            async for rows in _removing_from(member, kind, keeping=keeping, seconds=chain.deadline_seconds):
+                yield rows
+        except BackendUnavailable:
+            if member is chain.primary:
+                raise
+            # A replica that is away keeps what is old until it is back; what keeps it away is told by its delivery.
+            continue
+
+
+async def _removing_from(member: Member, kind: Kind, *, keeping: _Keeping, seconds: float) -> AsyncIterator[int]:
+    capabilities = await member.call("maintenance", _capabilities, seconds=seconds)
+    for step in _steps(kind, capabilities, keeping):
         rows = STEP_ROWS
         while rows >= STEP_ROWS:
-            rows = (await chain.write(f"maintenance ({kind})", step)).value
+            rows = await member.call(f"maintenance ({kind})", step, seconds=seconds, write_ids=())
             yield rows
 
 
 Step = Callable[[MemoryBackend], Awaitable[int]]
 
 
-async def _steps(chain: Chain, kind: Kind, *, now: datetime, history_days: int, feed_days: int) -> list[Step]:
+def _steps(kind: Kind, capabilities: frozenset[Capability], keeping: _Keeping) -> list[Step]:
     everyone = Scope.everyone()
     if kind == "expire":
-        return [lambda backend: backend.expire(scope=everyone, now=now, limit=STEP_ROWS)]
-    before = now - timedelta(days=history_days)
-    tombstones_before = now - timedelta(days=max(history_days, TOMBSTONE_DAYS_MIN))
-    feed_before = now - timedelta(days=feed_days)
-    capabilities = (await chain.call_primary("maintenance", _capabilities)).value
+        return [lambda backend: backend.expire(scope=everyone, now=keeping.now, limit=STEP_ROWS)]
+    before = keeping.now - timedelta(days=keeping.history_days)
+    tombstones_before = keeping.now - timedelta(days=max(keeping.history_days, TOMBSTONE_DAYS_MIN))
+    feed_before = keeping.now - timedelta(days=keeping.feed_days)
     steps: list[Step] = []
     if Capability.HISTORY in capabilities:
         steps.append(

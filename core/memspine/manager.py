@@ -10,6 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from memspine import times
+from memspine.chain import Answer, Create, Delete, Outcome, Touched, Update
+from memspine.chain.bulk import delete_many
 from memspine.errors import BackendUnavailable, ClosedError, InvalidMemoryError, NotFoundError
 from memspine.ids import IdSource, keyed_id
 from memspine.intake import Intake
@@ -26,6 +28,7 @@ from memspine.model import (
     Revision,
     Tombstone,
     Unset,
+    Written,
 )
 from memspine.results import DeleteResult, InjectionResult, MemoryResult, PageResult, SearchResult
 from memspine.text import TokenCounter, estimate_tokens
@@ -138,14 +141,8 @@ class MemoryManager(Keeping):
             now=now,
         )
         new_id = self._new_id(scope.owner, memory, now) if id is None else intake.id(id)
-        answer = await running.chain.write(
-            "create", lambda backend: backend.create(memory, scope=scope, id=new_id, now=now), ids=[new_id]
-        )
-        self._open.note_changes()
-        written = answer.value
-        return MemoryResult(
-            memory=written.memory, backend=answer.backend, notes=tuple(intake.notes), created=written.created
-        )
+        write = Create(owner=scope.owner, id=new_id, memory=memory, now=now)
+        return self._written(await running.chain.submit(write), notes=intake.notes)
 
     async def create_many(
         self,
@@ -171,14 +168,12 @@ class MemoryManager(Keeping):
             new_ids = [self._new_id(scope.owner, memory, now) for memory in checked]
         elif len(new_ids := Intake().ids(ids)) != len(checked):
             raise InvalidMemoryError("ids", len(new_ids), f"as many as there are memories, {len(checked)}")
-        answer = await running.chain.unhurried(
-            "create_many", lambda backend: backend.create_many(checked, scope=scope, ids=new_ids, now=now), ids=new_ids
-        )
-        self._open.note_changes()
-        return tuple(
-            MemoryResult(memory=written.memory, backend=answer.backend, notes=note, created=written.created)
-            for written, note in zip(answer.value, notes, strict=True)
-        )
+        writes = [
+            Create(owner=scope.owner, id=id, memory=memory, now=now)
+            for id, memory in zip(new_ids, checked, strict=True)
+        ]
+        answers = await running.chain.submit_creates(writes)
+        return tuple(self._written(answer, notes=note) for answer, note in zip(answers, notes, strict=True))
 
     async def update(
         self,
@@ -209,13 +204,8 @@ class MemoryManager(Keeping):
             ),
             now=now,
         )
-        answer = await self._open.chain.write(
-            "update",
-            lambda backend: backend.update(known, changes, scope=scope, now=now, expected_revision=revision),
-            ids=[known],
-        )
-        self._open.note_changes()
-        return MemoryResult(memory=answer.value, backend=answer.backend, notes=tuple(intake.notes))
+        write = Update(owner=scope.owner, id=known, changes=changes, expected_revision=revision, now=now)
+        return self._written(await self._open.chain.submit(write), notes=intake.notes)
 
     async def delete(
         self, id: str, *, expected_revision: int | None = None, owner: str | None = None, management: bool = False
@@ -223,19 +213,19 @@ class MemoryManager(Keeping):
         """Forget one memory; its history stays for `[memory] history_days`. Raises NotFoundError, ConflictError."""
         known, revision = Intake().id(id), Intake().expected_revision(expected_revision)
         scope, now = self._open.policy.writing_scope(owner, management=management), times.now()
-        answer = await self._open.chain.write(
-            "delete",
-            lambda backend: backend.delete(known, scope=scope, now=now, expected_revision=revision),
-            ids=[known],
-        )
+        write = Delete(owner=scope.owner, id=known, expected_revision=revision, now=now)
+        answer = await self._open.chain.submit(write)
         self._open.note_changes()
         stone = answer.value
+        assert isinstance(stone, Tombstone)  # noqa: S101 - what a delete is answered with
         return DeleteResult(
             id=stone.id,
             owner=stone.owner,
             revision=stone.revision,
             deleted_at=stone.deleted_at,
             backend=answer.backend,
+            pending=answer.pending,
+            degraded=answer.degraded,
         )
 
     async def delete_many(
@@ -251,13 +241,16 @@ class MemoryManager(Keeping):
         checked = Intake().filter(filter)
         scope = self._open.policy.writing_scope(owner, session=session, management=management)
         now = times.now()
-        answer = await self._open.chain.unhurried(
-            "delete_many",
-            lambda backend: backend.delete_many(checked, scope=scope, now=now, dry_run=dry_run),
-            ids=None if dry_run else (),
-        )
+        if dry_run:
+            foreseen = await self._open.chain.call_primary(
+                "delete_many",
+                lambda backend: backend.delete_many(checked, scope=scope, now=now, dry_run=True),
+                unhurried=True,
+            )
+            return foreseen.value
+        deleted = await delete_many(self._open.chain, checked, scope=scope, now=now)
         self._open.note_changes()
-        return answer.value
+        return deleted.value
 
     async def restore(
         self, id: str, *, revision: int, owner: str | None = None, management: bool = False
@@ -272,10 +265,11 @@ class MemoryManager(Keeping):
             "restore",
             lambda backend: restore_state(backend, known, revision=wanted, scope=scope, now=now),
             ids=[known],
+            touched=Touched(owner=scope.owner, ids=(known,)),
         )
         self._open.note_changes()
         memory, notes = answer.value
-        return MemoryResult(memory=memory, backend=answer.backend, notes=notes)
+        return MemoryResult(memory=memory, backend=answer.backend, notes=notes, degraded=answer.degraded)
 
     async def put(
         self, records: Sequence[Memory | Tombstone], *, owner: str | None = None, management: bool = False
@@ -283,8 +277,14 @@ class MemoryManager(Keeping):
         """Store whole records with ids, revisions and times as they are. Raises CapabilityError, ScopeError."""
         checked = [Intake(index=index).record(record) for index, record in enumerate(records)]
         scope = self._open.policy.writing_scope(owner, management=management)
-        answer = await self._open.chain.unhurried(
-            "put", lambda backend: backend.put(checked, scope=scope), ids=[record.id for record in checked]
+        ids = tuple(dict.fromkeys(record.id for record in checked))
+        deletes = any(isinstance(record, Tombstone) for record in checked)
+        answer = await self._open.chain.write(
+            "put",
+            lambda backend: backend.put(checked, scope=scope),
+            ids=ids,
+            touched=Touched(owner=scope.owner, ids=ids, deletes=deletes),
+            unhurried=True,
         )
         self._open.note_changes()
         return answer.value
@@ -305,12 +305,17 @@ class MemoryManager(Keeping):
         BackendUnavailable when one is missing and a store that may hold it did not answer."""
         known, scope = Intake().ids(ids), self._open.policy.reading_scope(owner, shared=shared)
         found = await self._open.chain.get_many(known, scope=scope, now=times.now(), primary_only=primary_only)
-        missing = [id for id in known if id not in found.memories]
+        missing = [id for id in known if id not in found.memories and id not in found.pending]
         if missing and found.failures:
             reason = f"memory {missing[0]!r} was not found where it could be looked for: {'; '.join(found.failures)}"
             raise BackendUnavailable(self._open.chain.primary.name, reason, causes=found.failures)
         return {
-            id: MemoryResult(memory=memory, backend=found.backends[id], degraded=found.failures)
+            id: MemoryResult(
+                memory=memory,
+                backend=found.backends[id],
+                degraded=(*found.failures, *found.degraded),
+                pending=id in found.pending,
+            )
             for id, memory in found.memories.items()
         }
 
@@ -344,12 +349,13 @@ class MemoryManager(Keeping):
         counts = await self._open.chain.read_listing(
             "count", lambda backend: backend.count(checked, scope=scope, now=now)
         )
+        hidden = await self._open.chain.hidden(page.value.memories, scope=scope, backend=page.backend)
         return PageResult(
-            memories=page.value.memories,
+            memories=hidden.without(page.value.memories),
             total=counts.value.total,
             cursor=page.value.cursor,
             backend=page.backend,
-            degraded=page.degraded,
+            degraded=(*page.degraded, *hidden.degraded),
         )
 
     async def count(
@@ -373,8 +379,8 @@ class MemoryManager(Keeping):
         answer = await self._open.chain.read_listing(
             "count", lambda backend: backend.count(checked, scope=scope, now=now, by=group)
         )
-        counts = answer.value
-        return Counts(counts.total, counts.groups, answer.backend, answer.degraded)
+        counts, hidden = answer.value, await self._open.chain.hidden((), scope=scope, backend=answer.backend)
+        return Counts(counts.total, counts.groups, answer.backend, (*answer.degraded, *hidden.degraded))
 
     async def search(
         self,
@@ -456,6 +462,21 @@ class MemoryManager(Keeping):
         return result
 
     # ── inside ──
+
+    def _written(self, answer: Answer[Outcome], *, notes: Sequence[str]) -> MemoryResult:
+        """What a create or an update is answered with."""
+        self._open.note_changes()
+        value = answer.value
+        assert not isinstance(value, Tombstone)  # noqa: S101 - what a delete is answered with
+        created = value.created if isinstance(value, Written) else None
+        return MemoryResult(
+            memory=value.memory if isinstance(value, Written) else value,
+            backend=answer.backend,
+            degraded=answer.degraded,
+            notes=tuple(notes),
+            created=created,
+            pending=answer.pending,
+        )
 
     @property
     def _open(self) -> Running:

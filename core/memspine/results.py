@@ -41,7 +41,7 @@ class Cut:
     """A candidate that was found and not returned, and why."""
 
     id: str
-    reason: Literal["floor", "retention", "budget", "gone", "changed", "filter"]
+    reason: Literal["floor", "retention", "budget", "gone", "changed", "filter", "deleted"]
     detail: str = ""
 
 
@@ -137,6 +137,7 @@ class DeleteResult:
     deleted_at: datetime
     backend: str
     pending: bool = False
+    degraded: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Final, Literal, TypeVar
 import attrs
 
 from memspine import times
+from memspine.breaker import Breaker
 from memspine.catchup import CatchUp
 from memspine.chain import Chain, Member
 from memspine.closing import close_all
@@ -26,7 +28,7 @@ from memspine.config import (
     vector_store,
 )
 from memspine.contracts import Capability, EmbeddingSource, Injector, MemoryBackend, Provider
-from memspine.embedding import Breaker, Sources
+from memspine.embedding import Sources
 from memspine.engine import (
     EmbeddingEngine,
     EngineStatus,
@@ -45,6 +47,7 @@ from memspine.ondemand import OnDemand
 from memspine.placing import Placement, place_memories
 from memspine.plugins import Plugins
 from memspine.policy import CallPolicy
+from memspine.replication import Deliveries, open_journal
 from memspine.resources import SharedResources, open_provider
 from memspine.results import VECTORS_OFF, InjectionResult, SearchResult
 from memspine.retrieval import UNRANKED, RecallRequest, Reranking, Retrieval
@@ -61,6 +64,10 @@ ACCESS_DELAY_SECONDS: Final = 4.0
 """How long recalls are gathered before they are written; at most 5 s are promised."""
 INDEX_PAUSE_SECONDS: Final = 5.0
 """How often a long-lived manager looks for what other processes wrote."""
+DELIVERY_PAUSE_SECONDS: Final = 2.0
+"""How often it looks for what a replica still lacks."""
+DELIVERY_GATHERING_SECONDS: Final = 0.25
+HEALTH_SECONDS: Final = 30.0
 INJECTOR_PATIENCE_SECONDS: Final = 1.0
 GATHERING_SECONDS: Final = 0.02
 REINDEX_STEP_SECONDS: Final = 0.5
@@ -99,11 +106,16 @@ class Running:
         self._indexing: asyncio.Task[None] | None = None
         self._troubles: dict[str, str] = {}
         memory = config.memory
+        spools = memory.on_write_failure == "spool"
+        journal = open_journal(config) if config.fallbacks or spools else None
         self.chain = Chain(
             [self._member(backend) for backend in (config.primary, *config.fallbacks)],
             deadline_seconds=memory.deadline_seconds,
             read_fallback=memory.read_fallback,
+            journal=journal,
+            spools=spools,
         )
+        self.deliveries = None if journal is None else Deliveries(self.chain, journal)
         self.index, self.why_no_vectors = self._make_index()
         self.reranking = self._make_reranking()
         self.retrieval = Retrieval(
@@ -114,6 +126,7 @@ class Running:
             reranking=self.reranking,
         )
         self._has_changes = asyncio.Event()
+        self._owes = asyncio.Event()
         self._catch_up = CatchUp(self._catch_up_round)
 
     def start_background(self) -> None:
@@ -121,9 +134,13 @@ class Running:
         settings = self.config.maintenance
         self._background.append(asyncio.create_task(self._repeat(self.flush_accesses, ACCESS_DELAY_SECONDS)))
         if settings.enabled:
-            kinds = [kind for kind in KINDS if kind != "embed"]
+            kinds = [kind for kind in KINDS if kind not in ("deliver", "embed")]
             maintain = functools.partial(self.maintain, kinds, budget_seconds=settings.interval_seconds)
             self._background.append(asyncio.create_task(self._repeat(maintain, settings.interval_seconds)))
+        if settings.enabled and self.deliveries is not None:
+            self._background.append(asyncio.create_task(self._keep_delivered(self.deliveries)))
+        if len(self.chain.members) > 1 or self.deliveries is not None:
+            self._background.append(asyncio.create_task(self._keep_probed()))
         if settings.enabled and self.index is not None:
             self._indexing = asyncio.create_task(self._keep_indexed(self.index))
             self._background.append(self._indexing)
@@ -212,6 +229,7 @@ class Running:
         return await run_maintenance(
             self.chain,
             index=self.index,
+            deliveries=self.deliveries,
             now=times.now(),
             history_days=memory.history_days,
             feed_days=memory.feed_days,
@@ -223,6 +241,7 @@ class Running:
     def note_changes(self) -> None:
         """Have what was just written embedded soon: by background work, or before the next question."""
         self._has_changes.set()
+        self._owes.set()
         self._catch_up.note_changes()
 
     async def reindex(
@@ -314,6 +333,24 @@ class Running:
             await asyncio.sleep(GATHERING_SECONDS)  # what is written in one go is embedded in one go
             self._has_changes.clear()
 
+    async def _keep_delivered(self, deliveries: Deliveries) -> None:
+        """Deliver what this process wrote at once, and what others did or what failed before every few seconds."""
+        while True:
+            done = await self._noting("delivery", deliveries.run(seconds=None))
+            if done is not None and done.troubles:
+                self._troubles["delivery"] = "; ".join(done.troubles)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DELIVERY_PAUSE_SECONDS):
+                    await self._owes.wait()
+            await asyncio.sleep(DELIVERY_GATHERING_SECONDS)  # what is written in one go is delivered in one go
+            self._owes.clear()
+
+    async def _keep_probed(self) -> None:
+        """Ask every store how it is, so that one that is back is used before anybody has to wait for it."""
+        while True:
+            await asyncio.sleep(HEALTH_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - so that not all ask at once
+            await self.chain.health()
+
     async def _catch_up_round(self) -> Round | None:
         return None if self.index is None else await self._index_round(self.index, seconds=CATCH_UP_SECONDS)
 
@@ -381,6 +418,7 @@ class Running:
             settings.name,
             open=lambda: self._opened(settings.provider, settings.options, name=settings.name),
             redact=lambda text: redacted(text, settings.options),
+            replicates=settings.replicate,
         )
 
     def _opened(self, provider: Provider[T, Any], options: object, *, name: str) -> AbstractAsyncContextManager[T]:

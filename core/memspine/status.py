@@ -31,7 +31,7 @@ class JournalEntry:
     number: int
     kind: Literal["write", "delivery"]
     state: EntryState
-    operation: Literal["create", "update", "delete", "put"]
+    operation: Literal["create", "update", "delete", "put", "purge"]
     owner: str
     id: str
     replica: str = ""
@@ -92,7 +92,9 @@ class ChainStatus:
     @property
     def problems(self) -> tuple[str, ...]:
         """What a person has to look at, one line each; empty when all is well."""
-        lines = [f"{one.name}: {one.health.detail}" for one in self.backends if not one.health.ok]
+        lines = [
+            f"{one.name}: {one.health.detail.removeprefix(f'{one.name}: ')}" for one in self.backends if not one.health.ok
+        ]
         for one in self.backends:
             if (replica := one.replica) is None:
                 continue

@@ -7,8 +7,9 @@ import math
 from array import array
 from contextlib import asynccontextmanager
 
+from memspine.breaker import Breaker
 from memspine.contracts import EmbeddingIdentity, Vectors
-from memspine.embedding import Breaker, Embedder, EmbeddingCache
+from memspine.embedding import Embedder, EmbeddingCache
 from memspine.ondemand import OnDemand
 
 

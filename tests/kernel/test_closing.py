@@ -243,7 +243,7 @@ def by_meaning(settings):
 def test_background_work_survives_its_plugins(settings, monkeypatch, said):
     """A source that says nonsense of itself is told by health and ends no background work: once it is sound, what was
     written meanwhile is embedded, and health has nothing to tell."""
-    monkeypatch.setattr("memspine.embedding.breaker.PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("memspine.breaker.PAUSE_SECONDS", 0.01)
     monkeypatch.setattr("memspine.running.INDEX_PAUSE_SECONDS", 0.01)
     sound = ReferenceEmbeddings.identity
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memspine.breaker import Breaker
 from memspine.contracts import EmbeddingIdentity, Vectors
-from memspine.embedding import Breaker, EmbeddingCache
+from memspine.embedding import EmbeddingCache
 from memspine.embedding.cache import CacheKey
 from memspine.errors import EmbeddingError
 
@@ -235,8 +236,7 @@ def test_a_source_is_waited_for_as_long_as_it_asks():
     clock = Clock()
     breaker = Breaker(clock)
     for asked, pause in ((60, 60), (10_000, 300)):
-        error = EmbeddingError("x", "429", expected="fewer", kind="rate", retry_after_seconds=asked)
-        breaker.fail(error, pauses=breaker.pauses)
+        breaker.fail("429", pauses=breaker.pauses, retry_after_seconds=asked)
         assert breaker.pause_seconds == pause
 
 

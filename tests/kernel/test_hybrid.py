@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memspine import times
+from memspine.breaker import Breaker
 from memspine.chain import Chain, Member
 from memspine.contracts import Capability, Vectors
-from memspine.embedding import Breaker
 from memspine.engine import embedding_engine, rerank_engine
 from memspine.errors import BackendUnavailable, EmbeddingError, RerankError
 from memspine.model import MemoryChanges, MemoryFilter, MemoryType, Scope

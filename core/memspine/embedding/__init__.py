@@ -1,8 +1,7 @@
 """Embedding sources in use: which one, its answers checked and cached, its failures remembered."""
 
-from memspine.embedding.breaker import Breaker
 from memspine.embedding.cache import EmbeddingCache
 from memspine.embedding.embedder import Embedder
 from memspine.embedding.sources import Chosen, Sources
 
-__all__ = ["Breaker", "Chosen", "Embedder", "EmbeddingCache", "Sources"]
+__all__ = ["Chosen", "Embedder", "EmbeddingCache", "Sources"]

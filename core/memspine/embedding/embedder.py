@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
+from memspine.breaker import Breaker
 from memspine.chunking import halves, packed, segments
 from memspine.contracts import EmbeddingIdentity, EmbeddingSource, Role, Vectors
-from memspine.embedding.breaker import Breaker
 from memspine.embedding.cache import CacheKey, EmbeddingCache
 from memspine.embedding.checking import checked, checked_counts, checked_identity
 from memspine.errors import EmbeddingError, MemspineError, Trouble
@@ -121,7 +121,7 @@ class Embedder:
             failure = EmbeddingError(
                 self.name, f"takes no text: {error.reason}", expected="vectors of some", kind="config"
             )
-            self._breaker.fail(failure, pauses=pauses)
+            self._breaker.fail(str(failure), pauses=pauses, retry_after_seconds=failure.retry_after_seconds)
             raise failure from error
 
     async def _query(self, key: CacheKey, text: str) -> bytes:
@@ -205,10 +205,10 @@ class Embedder:
             return await self._member.ask(call)
         except EmbeddingError as error:
             if error.kind not in OF_THE_TEXT:
-                self._breaker.fail(error, pauses=pauses)
+                self._breaker.fail(str(error), pauses=pauses, retry_after_seconds=error.retry_after_seconds)
             raise
         except (MemspineError, CallFailed) as error:
             reason = f"{what} {error.reason if isinstance(error, CallFailed) else f'failed: {error}'}"
             failure = EmbeddingError(self.name, reason, expected="a source that works", kind="transient")
-            self._breaker.fail(failure, pauses=pauses)
+            self._breaker.fail(str(failure), pauses=pauses, retry_after_seconds=failure.retry_after_seconds)
             raise failure from error

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import attrs
 
+from memspine.breaker import Breaker
 from memspine.closing import close_all
 from memspine.config import Config, SourceSettings, redacted, source_from_mapping
 from memspine.config.schema import AUTO, NONE
 from memspine.contracts import EmbeddingSource, Space
-from memspine.embedding.breaker import Breaker
 from memspine.embedding.cache import EmbeddingCache
 from memspine.embedding.embedder import Embedder
 from memspine.errors import ConfigError, EmbeddingError, PluginError, UnknownPluginError

@@ -43,19 +43,28 @@ async def verify(first: Chain, second: Chain, *, owner: str | None = None) -> Ve
     Both are listed in the order of time and id, side by side, so that neither is ever held as a whole; what stands at
     another time on the other side is looked up by its id.
     """
-    scope = Scope.everyone() if owner is None else Scope.of_owner(owner)
     same, different = 0, 0
     listed: list[Differing] = []
+    async for ref, what in compared(first, second, owner=owner):
+        if what == "same":
+            same += 1
+        else:
+            different += 1
+            if len(listed) < LISTED_MAX:
+                listed.append(Differing(ref=ref, what=what))
+    return VerifyReport(same=same, different=different, listed=tuple(sorted(listed, key=lambda one: one.ref)))
+
+
+async def compared(
+    first: Chain, second: Chain, *, owner: str | None = None
+) -> AsyncIterator[tuple[MemoryRef, Difference | Literal["same"]]]:
+    """Every memory that either store has, once, and how it differs."""
+    scope = Scope.everyone() if owner is None else Scope.of_owner(owner)
     async for mine, others in _side_by_side(_memories(first, scope), _memories(second, scope)):
         for ref in mine.keys() | others.keys():
             what = await _difference(ref, mine.get(ref), others.get(ref), first=first, second=second)
-            if what == "same":
-                same += 1
-            elif what != "told":
-                different += 1
-                if len(listed) < LISTED_MAX:
-                    listed.append(Differing(ref=ref, what=what))
-    return VerifyReport(same=same, different=different, listed=tuple(sorted(listed, key=lambda one: one.ref)))
+            if what != "told":
+                yield ref, what
 
 
 Group = dict[MemoryRef, Memory]

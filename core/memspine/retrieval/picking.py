@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 
 import attrs
 
-from memspine.model import Memory
+from memspine.model import Memory, MemoryRef
 from memspine.results import Cut, Hit, LegScore
 from memspine.retrieval.request import RecallRequest
 from memspine.text import TokenCounter
@@ -38,12 +39,18 @@ def looked_at_max(request: RecallRequest) -> int:
     return max(5 * request.limit, 50) if request.limit else 0
 
 
-def allowed(candidates: tuple[Candidate, ...], request: RecallRequest) -> tuple[tuple[Candidate, ...], tuple[Cut, ...]]:
-    """The candidates that may be returned, in their order, and why the others may not."""
+def allowed(
+    candidates: tuple[Candidate, ...], request: RecallRequest, *, deleted: Collection[MemoryRef] = ()
+) -> tuple[tuple[Candidate, ...], tuple[Cut, ...]]:
+    """The candidates that may be returned, in their order, and why the others may not; `deleted` are those that a
+    fallback still has, or that are about to be."""
     kept: list[Candidate] = []
     cuts: list[Cut] = []
     for candidate in candidates:
-        if cut := _refused(candidate, request):
+        memory = candidate.memory
+        if MemoryRef(memory.owner, memory.id) in deleted:
+            cuts.append(Cut(id=memory.id, reason="deleted", detail="deleted in the primary, or about to be"))
+        elif cut := _refused(candidate, request):
             cuts.append(cut)
         else:
             kept.append(candidate)

@@ -52,7 +52,10 @@ class Retrieval:
         while True:
             answer, leg = await self._ask(request, terms, memories=wanted)
             found = answer.value
-            kept, refused = allowed(found.candidates, request)
+            hidden = await self._chain.hidden(
+                [candidate.memory for candidate in found.candidates], scope=request.scope, backend=answer.backend
+            )
+            kept, refused = allowed(found.candidates, request, deleted=hidden.refs)
             # What the rules cut is replaced from further down, until the answer is full or nothing is left.
             is_enough = len(kept) >= (looked_at_max(request) if request.max_tokens is not None else request.limit)
             if is_enough or not found.more or wanted >= LIMIT_MAX:
@@ -62,7 +65,7 @@ class Retrieval:
             self._index.note_gone(found.gone)
         reranked = await self._reranked(kept, request)
         picked = pick(reranked.candidates, request, count_tokens=self._count_tokens)
-        degraded = [*answer.degraded, *found.degraded, *reranked.degraded]
+        degraded = [*answer.degraded, *hidden.degraded, *found.degraded, *reranked.degraded]
         if not picked.is_full and found.more:
             degraded.append(f"only the best {wanted} of {found.matched} matches were looked at")
         cuts = (*_gone(found), *refused, *picked.cuts)

@@ -7,8 +7,8 @@ import time
 
 import attrs
 
+from memspine.breaker import Breaker
 from memspine.contracts import Reranker
-from memspine.embedding import Breaker
 from memspine.errors import MemspineError, RerankError
 from memspine.ondemand import CallFailed, OnDemand
 from memspine.results import LegScore, LegTrace
@@ -98,12 +98,12 @@ class Reranking:
             answer = await self._member.ask(lambda reranker: reranker.rerank(question, texts), seconds=self._seconds)
             scores = self._checked(answer, count=len(texts))
         except RerankError as error:
-            self._breaker.fail(error, pauses=pauses)
+            self._breaker.fail(str(error), pauses=pauses, retry_after_seconds=error.retry_after_seconds)
             raise
         except (MemspineError, CallFailed) as error:
             reason = error.reason if isinstance(error, CallFailed) else f"failed: {error}"
             failure = RerankError(self.name, reason, expected="an answer", kind="transient")
-            self._breaker.fail(failure, pauses=pauses)
+            self._breaker.fail(str(failure), pauses=pauses, retry_after_seconds=failure.retry_after_seconds)
             raise failure from error
         self._breaker.succeed()
         self.has_worked = True

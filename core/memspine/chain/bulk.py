@@ -1,0 +1,69 @@
+"""Writes whose memories the primary names: deleting all that a filter fits, purging an owner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from memspine.chain.answers import Answer
+from memspine.chain.notes import Touched
+from memspine.model import LIMIT_MAX, MemoryFilter, PurgeReceipt, Scope
+
+if TYPE_CHECKING:
+    from memspine.chain.routing import Chain
+
+
+async def delete_many(chain: Chain, filter: MemoryFilter, *, scope: Scope, now: datetime) -> Answer[tuple[str, ...]]:
+    """Delete all that match; their ids, oldest first. Raises BackendUnavailable, JournalError."""
+    owner = scope.require_owner("delete_many")
+    touched = None
+    if chain.notes is not None:
+        foreseen = await chain.call_primary(
+            "delete_many",
+            lambda backend: backend.delete_many(filter, scope=scope, now=now, dry_run=True),
+            unhurried=True,
+        )
+        touched = Touched(owner=owner, ids=foreseen.value, deletes=True)
+    deleted = await chain.write(
+        "delete_many",
+        lambda backend: backend.delete_many(filter, scope=scope, now=now, dry_run=False),
+        touched=touched,
+        unhurried=True,
+    )
+    if touched is not None and chain.notes is not None:
+        more = tuple(id for id in deleted.value if id not in set(touched.ids))
+        if more:  # stored between the two calls
+            async with chain.notes.around(Touched(owner=owner, ids=more, deletes=True)):
+                pass
+    return deleted
+
+
+async def purge(chain: Chain, ids: Sequence[str] | None, *, scope: Scope, now: datetime) -> Answer[PurgeReceipt]:
+    """Purge memories (None: all of the owner) in the primary. Raises CapabilityError, BackendUnavailable."""
+    owner = scope.require_owner("purge")
+    touched = None
+    if chain.notes is not None:
+        known = tuple(await _ids(chain, scope=scope, now=now)) if ids is None else tuple(ids)
+        touched = Touched(owner=owner, ids=known, deletes=True)
+    return await chain.write(
+        "purge",
+        lambda backend: backend.purge(ids, scope=scope, now=now),
+        ids=ids or (),
+        touched=touched,
+        unhurried=True,
+    )
+
+
+async def _ids(chain: Chain, *, scope: Scope, now: datetime) -> list[str]:
+    found: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = await chain.call_primary(
+            "list",
+            lambda backend: backend.list(MemoryFilter(), scope=scope, now=now, limit=LIMIT_MAX, cursor=cursor),  # noqa: B023
+        )
+        found += [memory.id for memory in page.value.memories]
+        cursor = page.value.cursor
+        if cursor is None:
+            return found

@@ -1,0 +1,209 @@
+"""Executing writes that waited: a batch at a time, each once, whatever happens between two steps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+
+from memspine import times
+from memspine.chain.members import Member
+from memspine.chain.operations import Create, Outcome, from_waiting
+from memspine.contracts import Capability
+from memspine.errors import BackendUnavailable, MemspineError
+from memspine.journal import Journal, entries, intents
+from memspine.journal.entries import Waiting
+from memspine.model import Memory, MemoryRef, Scope, Tombstone
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+
+@attrs.frozen(kw_only=True)
+class Executed:
+    """What became of a batch: the results by number (an exception for a dead letter), which memories have to wait, and
+    whether the primary is down."""
+
+    results: Mapping[int, Outcome | Exception]
+    dead: int
+    put_off: frozenset[MemoryRef]
+    is_down: bool
+    troubles: tuple[str, ...]
+
+
+class Execution:
+    """Executes writes of the journal on a primary. `keeps_outbox` says that replicas follow what it changes by the
+    journal, should it have no feed."""
+
+    def __init__(self, journal: Journal, primary: Member, *, deadline_seconds: float, keeps_outbox: bool) -> None:
+        self._journal = journal
+        self._primary = primary
+        self._seconds = deadline_seconds
+        self._keeps_outbox = keeps_outbox
+
+    async def run(self, batch: Sequence[Waiting]) -> Executed:
+        """Execute a batch in order, as far as the primary works. Raises JournalError."""
+        round = _Round()
+        try:
+            done = await self._found_done([entry for entry in batch if entry.is_tried])
+            round.results |= done
+        except BackendUnavailable as error:
+            round.stop(error)
+        todo = [entry for entry in batch if entry.number not in round.results]
+        if not round.is_down and todo:
+            await self._journal.write(partial(entries.note_tried, numbers=[entry.number for entry in todo]))
+            for run in _runs(todo):
+                await self._run(run, round)
+        await self._journal.write(partial(self._note, batch=batch, round=round, has_feed=await self._has_feed(round)))
+        return Executed(
+            results=round.results,
+            dead=len(round.refused),
+            put_off=frozenset(round.put_off),
+            is_down=round.is_down,
+            troubles=tuple(round.troubles),
+        )
+
+    async def _run(self, run: Sequence[Waiting], round: _Round) -> None:
+        """Several new memories of one owner in one call, anything else alone."""
+        if len(run) > 1 and not round.is_down:
+            try:
+                written = await self._create_many(run)
+            except BackendUnavailable as error:
+                round.tried |= {entry.number for entry in run}
+                if await self._is_down():
+                    round.stop(error)
+            except MemspineError:
+                pass  # one of them is refused: alone, each tells for itself
+            else:
+                round.results |= {entry.number: one for entry, one in zip(run, written, strict=True)}
+                return
+        for entry in run:
+            if not round.is_down and MemoryRef(entry.owner, entry.id) not in round.put_off:
+                await self._run_one(entry, round)
+
+    async def _run_one(self, entry: Waiting, round: _Round) -> None:
+        write = from_waiting(entry)
+        try:
+            if entry.number in round.tried and (found := await self._found_done([entry])):
+                round.results |= found
+                return
+            round.tried.add(entry.number)
+            round.results[entry.number] = await self._primary.call(
+                write.name, write.run, seconds=self._seconds, write_ids=[write.id]
+            )
+        except BackendUnavailable as error:
+            if await self._is_down():
+                round.stop(error)
+            else:  # this write is what it cannot bear
+                round.put_off.add(MemoryRef(entry.owner, entry.id))
+                round.failed[entry.number] = str(error)
+                round.troubles[f"a write of memory {entry.id!r} fails: {error}"] = None
+        except MemspineError as error:
+            round.results[entry.number] = error
+            round.refused[entry.number] = str(error)
+
+    async def _is_down(self) -> bool:
+        try:
+            health = await self._primary.probe(lambda backend: backend.health(), seconds=self._seconds)
+        except MemspineError:
+            return True
+        return not health.ok
+
+    async def _create_many(self, run: Sequence[Waiting]) -> Sequence[Outcome]:
+        writes = [write for entry in run if isinstance(write := from_waiting(entry), Create)]
+        scope, ids = Scope.of_owner(writes[0].owner), [write.id for write in writes]
+        memories, now = [write.dated for write in writes], max(write.now for write in writes)
+        return await self._primary.call(
+            "create_many",
+            lambda backend: backend.create_many(memories, scope=scope, ids=ids, now=now),
+            seconds=None,
+            write_ids=ids,
+        )
+
+    async def _found_done(self, tried: Sequence[Waiting]) -> dict[int, Outcome]:
+        """Those of the writes that the primary shows to be done: their process died before it could note that. Raises
+        BackendUnavailable."""
+        by_owner: defaultdict[str, list[Waiting]] = defaultdict(list)
+        for entry in tried:
+            by_owner[entry.owner].append(entry)
+        done: dict[int, Outcome] = {}
+        for owner, some in by_owner.items():
+            memories = await self._get({entry.id for entry in some}, owner)
+            last: dict[str, Outcome] = {}
+            for entry in reversed(some):  # what was done last was done after all that came before it
+                found = last.get(entry.id) or from_waiting(entry).found_done(memories.get(entry.id))
+                if found is not None:
+                    done[entry.number] = last[entry.id] = found
+        return done
+
+    async def _get(self, ids: Iterable[str], owner: str) -> Mapping[str, Memory]:
+        scope, now, wanted = Scope.of_owner(owner), times.now(), tuple(ids)
+        return await self._primary.call(
+            "get", lambda backend: backend.get_many(wanted, scope=scope, now=now), seconds=self._seconds
+        )
+
+    async def _has_feed(self, round: _Round) -> bool:
+        if round.is_down and not round.results:
+            return True  # nothing was changed
+        return Capability.CHANGES in (await self._primary.opened()).capabilities
+
+    def _note(self, connection: Connection, *, batch: Sequence[Waiting], round: _Round, has_feed: bool) -> None:
+        """All that became of the batch, in one transaction."""
+        now = times.to_milliseconds(times.now())
+        for entry in batch:
+            result = round.results.get(entry.number)
+            if entry.number in round.refused:
+                entries.bury(connection, entry.number, round.refused[entry.number])
+                continue
+            if result is None:
+                if entry.number in round.failed:
+                    entries.fail(connection, entry.number, round.failed[entry.number], now)
+                elif entry.number not in round.tried and not entry.is_tried:
+                    entries.note_tried(connection, [entry.number], is_tried=False)
+                continue
+            entries.remove(connection, [entry.number])
+            if isinstance(result, Tombstone):
+                revision = result.revision or None
+                intents.settle_deleted(connection, entry.owner, {entry.id: revision}, now)
+            elif not has_feed:
+                intents.lift(connection, entry.owner, [entry.id])
+            if not has_feed and self._keeps_outbox:
+                intents.settle_changed(connection, (), [(entry.owner, entry.id)])
+
+
+@attrs.define
+class _Round:
+    """What is becoming of a batch."""
+
+    results: dict[int, Outcome | Exception] = attrs.field(factory=dict)
+    refused: dict[int, str] = attrs.field(factory=dict)
+    failed: dict[int, str] = attrs.field(factory=dict)
+    tried: set[int] = attrs.field(factory=set)
+    put_off: set[MemoryRef] = attrs.field(factory=set)
+    troubles: dict[str, None] = attrs.field(factory=dict)
+    is_down: bool = False
+
+    def stop(self, error: BackendUnavailable) -> None:
+        """The primary is down: nothing more is tried."""
+        self.is_down = True
+        self.troubles[f"the primary does not take what waits: {error}"] = None
+
+
+def _runs(batch: Sequence[Waiting]) -> list[list[Waiting]]:
+    """The batch in order, with new memories of one owner that follow each other together: those that replace nothing,
+    so that nothing depends on which came first."""
+    runs: list[list[Waiting]] = []
+    ids: set[str] = set()
+    for entry in batch:
+        write = from_waiting(entry)
+        is_new = isinstance(write, Create) and not write.memory.key and not entry.is_tried
+        if is_new and ids and runs[-1][0].owner == entry.owner and entry.id not in ids:
+            runs[-1].append(entry)
+            ids.add(entry.id)
+        else:
+            runs.append([entry])
+            ids = {entry.id} if is_new else set()
+    return runs

@@ -1,0 +1,121 @@
+"""One backend of a chain: opened when it is first needed, called within a deadline, left alone while it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Literal, TypeVar
+
+from memspine.breaker import Breaker
+from memspine.contracts import MemoryBackend
+from memspine.errors import BackendUnavailable
+from memspine.ondemand import CallFailed, OnDemand
+
+T = TypeVar("T")
+
+FAILURES_MAX: Final = 3
+"""After so many failures in a row a backend is left alone for a while."""
+PAUSE_SECONDS: Final = 1.0
+PAUSE_SECONDS_MAX: Final = 30.0
+ADVICE: Final = "see `memspine status`"
+
+Way = Literal["read", "write"]
+"""Reading and writing have a breaker each: a full disk can still be read."""
+
+
+class Member:
+    """One backend of a chain. `replicates` says that it receives every change of the primary; `redact` takes
+    credentials out of a text that a plugin wrote."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        open: Callable[[], AbstractAsyncContextManager[MemoryBackend]],
+        redact: Callable[[str], str] = str,
+        replicates: bool = False,
+    ) -> None:
+        self.name = name
+        self.replicates = replicates
+        self._provider = OnDemand(name, open=open, redact=redact)
+        self._breakers: dict[Way, Breaker] = {"read": _breaker(), "write": _breaker()}
+
+    async def opened(self) -> MemoryBackend:
+        """The backend. Raises whatever opening it raises."""
+        return await self._provider.opened()
+
+    async def close(self, *, patience_seconds: float) -> None:
+        """Close it for good. Raises BackendUnavailable when closing failed."""
+        await self._provider.close(patience_seconds=patience_seconds)
+
+    async def call(
+        self,
+        operation: str,
+        call: Callable[[MemoryBackend], Awaitable[T]],
+        *,
+        seconds: float | None,
+        write_ids: Sequence[str] | None = None,
+    ) -> T:
+        """The result of one call, within so many seconds (None: however long it takes).
+
+        Whatever it raises that is not ours becomes BackendUnavailable; of a write that had begun (`write_ids` is not
+        None) the outcome is "unknown" then. A backend that failed again and again is not called for a while.
+        """
+        breaker = self._breakers["read" if write_ids is None else "write"]
+        if not breaker.admit():
+            wait = f"is left alone for {max(breaker.pause_seconds, 0.1):.1f} s"
+            raise BackendUnavailable(self.name, f"{operation}: {wait} after: {breaker.reason}", advice=ADVICE)
+        pauses = breaker.pauses
+        try:
+            value = await self._provider.ask(call, seconds=seconds)
+        except CallFailed as failure:
+            error = self._unavailable(operation, failure, write_ids=write_ids)
+            breaker.fail(_reason(error), pauses=pauses)
+            raise error from failure.__cause__
+        except BackendUnavailable as error:
+            breaker.fail(_reason(error), pauses=pauses)
+            raise
+        except Exception:
+            breaker.succeed()  # it answered, though not what was hoped for
+            raise
+        except BaseException:
+            breaker.abandon()
+            raise
+        breaker.succeed()
+        return value
+
+    async def probe(
+        self, call: Callable[[MemoryBackend], Awaitable[T]], *, seconds: float | None, operation: str = "health"
+    ) -> T:
+        """The result of a call that is made in any case; if it succeeds, the next call of any kind is tried at once."""
+        try:
+            value = await self._provider.ask(call, seconds=seconds)
+        except CallFailed as failure:
+            raise self._unavailable(operation, failure, write_ids=None) from failure.__cause__
+        for breaker in self._breakers.values():
+            breaker.relent()
+        return value
+
+    @property
+    def breaker_state(self) -> str:
+        """The state of this process's breakers: "closed", or which is open and why."""
+        for way, breaker in self._breakers.items():
+            if breaker.is_open:
+                return f"open for {'reading' if way == 'read' else 'writing'}: {breaker.reason}"
+        return "closed"
+
+    def _unavailable(
+        self, operation: str, failure: CallFailed, *, write_ids: Sequence[str] | None
+    ) -> BackendUnavailable:
+        reason = f"{operation} {failure.reason}"
+        if failure.has_begun and write_ids is not None:
+            return BackendUnavailable(self.name, reason, outcome="unknown", ids=write_ids, advice=ADVICE)
+        return BackendUnavailable(self.name, reason, advice=ADVICE)
+
+
+def _breaker() -> Breaker:
+    return Breaker(failures=FAILURES_MAX, pause_seconds=PAUSE_SECONDS, pause_seconds_max=PAUSE_SECONDS_MAX)
+
+
+def _reason(error: BackendUnavailable) -> str:
+    return error.reason

@@ -1,0 +1,195 @@
+"""The writes that can wait for a primary: what they do, how they are kept, what they make of a memory meanwhile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import attrs
+
+from memspine import times
+from memspine.contracts import MemoryBackend
+from memspine.journal.entries import Operation, Waiting
+from memspine.model import (
+    UNSET,
+    Memory,
+    MemoryChanges,
+    MemoryType,
+    NewMemory,
+    Scope,
+    Tombstone,
+    Written,
+    merged_metadata,
+)
+
+
+@attrs.frozen(kw_only=True)
+class Create:
+    """Remember a new memory, or replace the one that has its key or id."""
+
+    owner: str
+    id: str
+    memory: NewMemory
+    now: datetime
+    name: Operation = attrs.field(default="create", init=False)
+
+    async def run(self, backend: MemoryBackend) -> Written:
+        """Do it."""
+        return await backend.create(self.memory, scope=Scope.of_owner(self.owner), id=self.id, now=self.now)
+
+    def body(self) -> dict[str, Any]:
+        """What the journal keeps, beside owner and id."""
+        return {"memory": _fields(attrs.asdict(self.memory, recurse=False))}
+
+    def applied(self, base: Memory | None) -> Memory | None:
+        """What it makes of a memory; the revision is 0 until the primary has given one."""
+        new, old = self.memory, None if base is None or base.is_expired(self.now) else base
+        metadata = new.metadata if old is None else merged_metadata(old.metadata, new.metadata)
+        created_at = old.created_at if old else new.created_at or self.now
+        return Memory(
+            id=self.id,
+            owner=self.owner,
+            content=new.content,
+            type=new.type,
+            session=new.session,
+            key=new.key,
+            metadata=metadata,
+            created_at=created_at,
+            updated_at=self.now,
+            expires_at=new.expires_at,
+            revision=0,
+            access_count=old.access_count if old else 0,
+            last_accessed_at=old.last_accessed_at if old else None,
+        )
+
+    @property
+    def dated(self) -> NewMemory:
+        """The new memory with the time of its creation."""
+        return attrs.evolve(self.memory, created_at=self.memory.created_at or self.now)
+
+    def found_done(self, memory: Memory | None) -> Written | None:
+        """The result, if the primary shows that it was done already."""
+        new = self.dated
+        if memory is None or (memory.content, memory.type, memory.key) != (new.content, new.type, new.key):
+            return None
+        is_made = memory.revision == 1 and memory.created_at == new.created_at
+        return Written(memory, created=is_made) if is_made or memory.updated_at == self.now else None
+
+
+@attrs.frozen(kw_only=True)
+class Update:
+    """Replace fields of a memory."""
+
+    owner: str
+    id: str
+    changes: MemoryChanges
+    expected_revision: int | None
+    now: datetime
+    name: Operation = attrs.field(default="update", init=False)
+
+    async def run(self, backend: MemoryBackend) -> Memory:
+        """Do it."""
+        return await backend.update(
+            self.id,
+            self.changes,
+            scope=Scope.of_owner(self.owner),
+            now=self.now,
+            expected_revision=self.expected_revision,
+        )
+
+    def body(self) -> dict[str, Any]:
+        """What the journal keeps, beside owner and id."""
+        return {"changes": _fields(self.changes.named()), "expectedRevision": self.expected_revision}
+
+    def applied(self, base: Memory | None) -> Memory | None:
+        """What it makes of a memory; None without one."""
+        if base is None:
+            return None
+        return attrs.evolve(base, **self.changes.named(), updated_at=self.now, revision=0)
+
+    def found_done(self, memory: Memory | None) -> Memory | None:
+        """The result, if the primary shows that it was done already."""
+        if memory is None or memory.updated_at != self.now:
+            return None
+        is_done = all(getattr(memory, field) == value for field, value in self.changes.named().items())
+        return memory if is_done else None
+
+
+@attrs.frozen(kw_only=True)
+class Delete:
+    """Forget a memory."""
+
+    owner: str
+    id: str
+    expected_revision: int | None
+    now: datetime
+    name: Operation = attrs.field(default="delete", init=False)
+
+    async def run(self, backend: MemoryBackend) -> Tombstone:
+        """Do it."""
+        return await backend.delete(
+            self.id, scope=Scope.of_owner(self.owner), now=self.now, expected_revision=self.expected_revision
+        )
+
+    def body(self) -> dict[str, Any]:
+        """What the journal keeps, beside owner and id."""
+        return {"expectedRevision": self.expected_revision}
+
+    def applied(self, base: Memory | None) -> Memory | None:
+        """Nothing is left of a memory."""
+        return None
+
+    def found_done(self, memory: Memory | None) -> Tombstone | None:
+        """The result, if the primary shows that it was done already; the revision is not known then."""
+        if memory is not None:
+            return None
+        return Tombstone(id=self.id, owner=self.owner, revision=0, deleted_at=self.now)
+
+
+Write: TypeAlias = Create | Update | Delete
+Outcome: TypeAlias = Written | Memory | Tombstone
+
+
+def to_body(write: Write) -> str:
+    """The text that the journal keeps of a write."""
+    return json.dumps({"now": times.to_text(write.now), **write.body()}, ensure_ascii=False)
+
+
+def from_waiting(entry: Waiting) -> Write:
+    """The write that the journal kept."""
+    body: Mapping[str, Any] = json.loads(entry.body)
+    now = times.from_text(body["now"])
+    match entry.operation:
+        case "create":
+            return Create(owner=entry.owner, id=entry.id, memory=NewMemory(**_values(body["memory"])), now=now)
+        case "update":
+            return Update(
+                owner=entry.owner,
+                id=entry.id,
+                changes=MemoryChanges(**_values(body["changes"])),
+                expected_revision=body["expectedRevision"],
+                now=now,
+            )
+        case "delete":
+            return Delete(owner=entry.owner, id=entry.id, expected_revision=body["expectedRevision"], now=now)
+
+
+def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as JSON: times as text, types by name."""
+    return {
+        name: times.to_text(value) if isinstance(value, datetime) else str(value) if name == "type" else value
+        for name, value in values.items()
+        if value is not UNSET
+    }
+
+
+def _values(fields: Mapping[str, Any]) -> dict[str, Any]:
+    known = dict(fields)
+    for name in ("created_at", "expires_at"):
+        if known.get(name) is not None:
+            known[name] = times.from_text(known[name])
+    if "type" in known:
+        known["type"] = MemoryType(known["type"])
+    return known

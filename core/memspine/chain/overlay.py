@@ -1,0 +1,81 @@
+"""Memories as they are with the writes that wait for the primary."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+
+import attrs
+
+from memspine.chain.answers import JOURNAL, Gathered
+from memspine.chain.operations import Delete, Update, Write, from_waiting
+from memspine.errors import JournalError
+from memspine.journal import Journal, entries
+from memspine.model import Memory, MemoryRef, Scope
+
+
+@attrs.frozen(kw_only=True)
+class WaitingWrites:
+    """Which memories of a scope wait to be deleted, and what to tell about all writes that wait."""
+
+    deleted: frozenset[MemoryRef] = frozenset()
+    degraded: tuple[str, ...] = ()
+
+
+class Overlay:
+    """Lays what waits in the journal over what stores answer."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def waiting(self, scope: Scope) -> WaitingWrites:
+        """What waits for a scope's owners. Raises JournalError."""
+        found = await self._journal.read(partial(entries.waiting_of, owners=scope.owners, ids=None))
+        if not found:
+            return WaitingWrites()
+        last = {MemoryRef(entry.owner, entry.id): entry for entry in found}
+        deleted = frozenset(ref for ref, entry in last.items() if entry.operation == "delete")
+        text = f"{len(found)} writes wait for the primary: what they store is not found yet, what they change is old"
+        return WaitingWrites(deleted=deleted, degraded=(text,))
+
+    async def over(self, gathered: Gathered, ids: Sequence[str], *, scope: Scope) -> Gathered:
+        """The memories with their writes done. Where the journal cannot be read, they are as they are, and that is
+        told."""
+        owners = scope.require_readable("get")
+        try:
+            found = await self._journal.read(partial(entries.waiting_of, owners=owners, ids=ids))
+        except JournalError as error:
+            return attrs.evolve(gathered, degraded=(*gathered.degraded, str(error)))
+        if not found:
+            return gathered
+        by_ref: defaultdict[MemoryRef, list[Write]] = defaultdict(list)
+        for entry in found:
+            by_ref[MemoryRef(entry.owner, entry.id)].append(from_waiting(entry))
+        memories, backends, pending = dict(gathered.memories), dict(gathered.backends), set()
+        for ref, writes in by_ref.items():
+            memory = memories.get(ref.id)
+            if memory is not None and memory.owner != ref.owner:
+                if ref.owner != owners[0]:
+                    continue  # the caller's own memory of this id comes first
+                memory = None
+            if memory is None and gathered.failures and _changes_only(writes):
+                continue  # what they change cannot be read now, and the failures say why
+            memories.pop(ref.id, None)
+            after = _after(memory, writes)
+            if after is not None:
+                memories[ref.id], backends[ref.id] = after, JOURNAL
+            if after is not None or isinstance(writes[-1], Delete):
+                pending.add(ref.id)
+        in_order = {id: memories[id] for id in ids if id in memories}
+        return attrs.evolve(gathered, memories=in_order, backends=backends, pending=frozenset(pending))
+
+
+def _changes_only(writes: Sequence[Write]) -> bool:
+    return all(isinstance(write, Update) for write in writes)
+
+
+def _after(memory: Memory | None, writes: Sequence[Write]) -> Memory | None:
+    for write in writes:
+        memory = write.applied(memory)
+    return memory

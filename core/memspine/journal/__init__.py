@@ -1,0 +1,10 @@
+"""What has not arrived yet, durably: writes that wait, deletes that must hold, how far each replica is.
+
+One file of the standard sqlite3 for a chain. `Journal` runs functions of the other modules, each in one transaction.
+"""
+
+from __future__ import annotations
+
+from memspine.journal.file import Journal
+
+__all__ = ["Journal"]

@@ -1,0 +1,284 @@
+"""What waits, numbered: writes for the primary, and memories that a replica does not take."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Literal
+
+import attrs
+
+from memspine import times
+from memspine.model import MemoryRef
+from memspine.status import EntryState, JournalEntry
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+ATTEMPTS_MAX: Final = 8
+"""After so many failures of its own an entry is dead."""
+PAUSE_MILLISECONDS: Final = 1_000
+PAUSE_MILLISECONDS_MAX: Final = 300_000
+
+Operation = Literal["create", "update", "delete"]
+
+
+@attrs.frozen(kw_only=True)
+class Waiting:
+    """A write that waits, as it was entered: `body` is what `memspine.chain` made of it. One that `is_tried` may have
+    been executed."""
+
+    number: int
+    operation: Operation
+    owner: str
+    id: str
+    body: str
+    is_tried: bool = False
+    next_attempt_at: int | None = None
+
+
+def pause(attempts: int) -> int:
+    """How long to wait after so many failures: doubled each time up to five minutes, half of it at random
+    (milliseconds)."""
+    longest = min(PAUSE_MILLISECONDS * 2 ** min(attempts, 20), PAUSE_MILLISECONDS_MAX)
+    return int(longest * random.uniform(0.5, 1.0))  # noqa: S311 - it keeps processes apart, and nothing secret
+
+
+# ── writes for the primary ──
+
+
+def append(connection: Connection, writes: Iterable[tuple[Operation, str, str, str]], now: int) -> list[int]:
+    """Enter writes: operation, owner, id, body. Returns their numbers."""
+    numbers = []
+    for operation, owner, id, body in writes:
+        row = connection.execute(
+            "INSERT INTO entries (kind, state, operation, replica, owner, id, body, noted_at) "
+            "VALUES ('write', 'pending', ?, '', ?, ?, ?, ?)",
+            (operation, owner, id, body, now),
+        )
+        numbers.append(int(row.lastrowid or 0))
+    return numbers
+
+
+def has_waiting(connection: Connection, owner: str) -> bool:
+    """Whether writes of an owner wait."""
+    found = connection.execute(
+        "SELECT 1 FROM entries WHERE kind = 'write' AND state = 'pending' AND owner = ? LIMIT 1", (owner,)
+    )
+    return found.fetchone() is not None
+
+
+def waiting(connection: Connection, after: int, limit: int) -> list[Waiting]:
+    """The writes that wait behind a number, in order."""
+    rows = connection.execute(
+        "SELECT number, operation, owner, id, body, is_tried, next_attempt_at FROM entries "
+        "WHERE kind = 'write' AND state = 'pending' AND number > ? ORDER BY number LIMIT ?",
+        (after, limit),
+    )
+    return [_waiting(row) for row in rows]
+
+
+def waiting_of(connection: Connection, owners: Sequence[str] | None, ids: Sequence[str] | None) -> list[Waiting]:
+    """The writes that wait for memories of these owners (None: of everyone), in order; without `ids` for all of their
+    memories."""
+    select = (
+        "SELECT number, operation, owner, id, body, is_tried, next_attempt_at FROM entries "
+        "WHERE kind = 'write' AND state = 'pending'"
+    )
+    if owners is None:
+        rows = connection.execute(f"{select} ORDER BY number").fetchall()
+    elif ids is None:
+        rows = [row for owner in owners for row in connection.execute(f"{select} AND owner = ?", (owner,))]
+    else:
+        refs = [(owner, id) for owner in owners for id in ids]
+        rows = [row for ref in refs for row in connection.execute(f"{select} AND owner = ? AND id = ?", ref)]
+    return sorted(map(_waiting, rows), key=lambda entry: entry.number)
+
+
+def note_tried(connection: Connection, numbers: Iterable[int], *, is_tried: bool = True) -> None:
+    """Note that these are about to be executed, so that whoever comes after a crash looks first; or that they were not
+    executed after all."""
+    connection.executemany("UPDATE entries SET is_tried = ? WHERE number = ?", ((is_tried, n) for n in numbers))
+
+
+def fail(connection: Connection, number: int, error: str, now: int) -> bool:
+    """Put an entry off, or make it dead if it was tried often enough; returns whether it is dead."""
+    row = connection.execute(
+        "UPDATE entries SET attempts = attempts + 1 WHERE number = ? RETURNING attempts", (number,)
+    ).fetchone()
+    if row is None:
+        return False
+    is_dead = bool(row[0] >= ATTEMPTS_MAX)
+    connection.execute(
+        "UPDATE entries SET state = ?, next_attempt_at = ?, error = ? WHERE number = ?",
+        ("dead" if is_dead else "pending", None if is_dead else now + pause(row[0]), error, number),
+    )
+    return is_dead
+
+
+def bury(connection: Connection, number: int, error: str) -> None:
+    """Make an entry a dead letter: it will never go by itself."""
+    connection.execute(
+        "UPDATE entries SET state = 'dead', next_attempt_at = NULL, error = ? WHERE number = ?", (error, number)
+    )
+
+
+def remove(connection: Connection, numbers: Iterable[int]) -> int:
+    """Remove entries that are done or given up; returns how many there were."""
+    removed = 0
+    for number in numbers:
+        removed += connection.execute("DELETE FROM entries WHERE number = ?", (number,)).rowcount
+    return removed
+
+
+# ── memories that a replica does not take ──
+
+
+def set_aside(
+    connection: Connection, replica: str, owner: str, id: str, *, state: EntryState, error: str, now: int
+) -> None:
+    """Note that a replica does not take a memory. A pending one is put off, longer each time, and dead in the end."""
+    connection.execute(
+        "INSERT INTO entries (kind, state, operation, replica, owner, id, body, noted_at, attempts) "
+        "VALUES ('delivery', ?, 'put', ?, ?, ?, '', ?, 0) "
+        "ON CONFLICT (replica, owner, id) WHERE kind = 'delivery' DO UPDATE SET state = excluded.state",
+        (state, replica, owner, id, now),
+    )
+    number = connection.execute(
+        "UPDATE entries SET error = ?, next_attempt_at = NULL "
+        "WHERE kind = 'delivery' AND replica = ? AND owner = ? AND id = ? RETURNING number",
+        (error, replica, owner, id),
+    ).fetchone()[0]
+    if state == "pending":
+        fail(connection, number, error, now)
+
+
+def aside(connection: Connection, replica: str) -> dict[MemoryRef, EntryState]:
+    """The state of each memory, by owner and id, that was set aside for a replica."""
+    rows = connection.execute(
+        "SELECT owner, id, state FROM entries WHERE kind = 'delivery' AND operation = 'put' AND replica = ?", (replica,)
+    )
+    return {MemoryRef(owner, id): state for owner, id, state in rows}
+
+
+def ask_purge(connection: Connection, replica: str, owner: str, ids: Sequence[str] | None, now: int) -> None:
+    """Note that memories (None: all of an owner) have to be erased in a replica before anything else reaches it."""
+    connection.executemany(
+        "INSERT INTO entries (kind, state, operation, replica, owner, id, body, noted_at) "
+        "VALUES ('delivery', 'pending', 'purge', ?, ?, ?, '', ?) "
+        "ON CONFLICT (replica, owner, id) WHERE kind = 'delivery' DO UPDATE "
+        "SET state = excluded.state, operation = excluded.operation",
+        ((replica, owner, id, now) for id in (("",) if ids is None else ids)),
+    )
+
+
+def purges(connection: Connection, replica: str) -> list[tuple[str, str]]:
+    """Owner and id (empty: all of the owner) of what has to be erased in a replica."""
+    return connection.execute(
+        "SELECT owner, id FROM entries WHERE kind = 'delivery' AND operation = 'purge' AND replica = ? ORDER BY number",
+        (replica,),
+    ).fetchall()
+
+
+def forget_purge(connection: Connection, replica: str, owner: str, ids: Sequence[str] | None) -> None:
+    """Note that what was to be erased in a replica is, or cannot be."""
+    clear(connection, replica, ((owner, id) for id in (("",) if ids is None else ids)))
+
+
+def due(connection: Connection, replica: str, now: int, limit: int) -> list[tuple[str, str]]:
+    """Owner and id of memories whose turn has come again."""
+    return connection.execute(
+        "SELECT owner, id FROM entries "
+        "WHERE kind = 'delivery' AND operation = 'put' AND state = 'pending' AND replica = ? "
+        "AND coalesce(next_attempt_at, 0) <= ? ORDER BY number LIMIT ?",
+        (replica, now, limit),
+    ).fetchall()
+
+
+def clear(connection: Connection, replica: str, refs: Iterable[tuple[str, str]]) -> None:
+    """Forget that memories were set aside: the replica has them now."""
+    connection.executemany(
+        "DELETE FROM entries WHERE kind = 'delivery' AND replica = ? AND owner = ? AND id = ?",
+        ((replica, owner, id) for owner, id in refs),
+    )
+
+
+# ── what people see and do ──
+
+
+def listed(connection: Connection, limit: int) -> tuple[JournalEntry, ...]:
+    """The first entries, by number."""
+    rows = connection.execute(
+        "SELECT number, kind, state, operation, replica, owner, id, noted_at, attempts, next_attempt_at, error "
+        "FROM entries ORDER BY number LIMIT ?",
+        (limit,),
+    )
+    return tuple(
+        JournalEntry(
+            number=number,
+            kind=kind,
+            state=state,
+            operation=operation,
+            replica=replica,
+            owner=owner,
+            id=id,
+            noted_at=times.from_milliseconds(noted_at),
+            attempts=attempts,
+            next_attempt_at=None if next_attempt_at is None else times.from_milliseconds(next_attempt_at),
+            error=error,
+        )
+        for number, kind, state, operation, replica, owner, id, noted_at, attempts, next_attempt_at, error in rows
+    )
+
+
+def known(connection: Connection, numbers: Iterable[int]) -> set[int]:
+    """Those of the numbers that there are."""
+    found = (connection.execute("SELECT number FROM entries WHERE number = ?", (n,)).fetchone() for n in numbers)
+    return {row[0] for row in found if row is not None}
+
+
+def revive(connection: Connection, numbers: Sequence[int] | None) -> list[int]:
+    """Have entries tried at once, dead ones too (None: all that are not in conflict); returns which."""
+    some = "state != 'conflict'" if numbers is None else f"number IN ({','.join(str(int(n)) for n in numbers)})"
+    rows = connection.execute(
+        "UPDATE entries SET state = 'pending', next_attempt_at = NULL, "  # noqa: S608 - numbers
+        f"attempts = 0 WHERE {some} RETURNING number"
+    )
+    return sorted(row[0] for row in rows.fetchall())
+
+
+def counts(connection: Connection) -> dict[tuple[str, str, str], int]:
+    """How many entries there are by kind, replica and state."""
+    rows = connection.execute("SELECT kind, replica, state, count(*) FROM entries GROUP BY kind, replica, state")
+    return {(kind, replica, state): number for kind, replica, state, number in rows}
+
+
+def oldest(connection: Connection) -> int | None:
+    """When the write was entered that has waited longest."""
+    row = connection.execute("SELECT min(noted_at) FROM entries WHERE kind = 'write' AND state = 'pending'").fetchone()
+    return None if row[0] is None else int(row[0])
+
+
+def erase(connection: Connection, owner: str, ids: Sequence[str] | None) -> None:
+    """Erase what the journal holds of memories (None: of all of an owner); tombstones stay."""
+    for table in ("entries", "sent"):
+        if ids is None:
+            connection.execute(f"DELETE FROM {table} WHERE owner = ?", (owner,))  # noqa: S608
+        else:
+            connection.executemany(
+                f"DELETE FROM {table} WHERE owner = ? AND id = ?",  # noqa: S608
+                ((owner, id) for id in ids),
+            )
+
+
+def _waiting(row: tuple[int, Operation, str, str, str, int, int | None]) -> Waiting:
+    number, operation, owner, id, body, is_tried, next_attempt_at = row
+    return Waiting(
+        number=number,
+        operation=operation,
+        owner=owner,
+        id=id,
+        body=body,
+        is_tried=bool(is_tried),
+        next_attempt_at=next_attempt_at,
+    )

@@ -1,0 +1,218 @@
+"""The file of a journal: opened when it is first needed, made when something is first written, checked each time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import stat
+import urllib.parse
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from memspine.errors import JournalError
+from memspine.journal.schema import APPLICATION_ID, STATEMENTS, VERSION
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+T = TypeVar("T")
+
+BUSY_SECONDS: Final = 10.0
+"""How long another process may keep the file locked."""
+
+
+class Journal:
+    """The journal of one chain. All of its work is done by one thread of its own, in the order of the calls.
+
+    `primary` and `plugin` say whose journal it is: a file that another chain has written is refused. All calls raise
+    JournalError when the file cannot be used.
+    """
+
+    def __init__(self, path: Path, *, primary: str, plugin: str) -> None:
+        self.path = path
+        self._chain = (primary, plugin)
+        self._thread: ThreadPoolExecutor | None = None
+        self._connection: Connection | None = None
+        self._file: tuple[int, int] | None = None
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """The result of `work`, which only reads. A journal that was never written is empty, and none is made."""
+        return await self._run(lambda: self._read(work))
+
+    async def write(self, work: Callable[[Connection], T]) -> T:
+        """The result of `work`, in one transaction, which is on the disk when this returns."""
+        return await self._run(lambda: self._write(work))
+
+    @contextlib.asynccontextmanager
+    async def held(self, work: str) -> AsyncIterator[bool]:
+        """Keep others from a kind of work while inside; False where another process, or another task, is at it. The
+        operating system frees what a dead process held."""
+        lock = await self._run(lambda: self._lock(work))
+        try:
+            yield lock is not None
+        finally:
+            if lock is not None:
+                await self._run(lock.close)
+
+    async def close(self) -> None:
+        """Close the file, after what was asked for is done."""
+        if self._thread is None:
+            return
+        await self._run(self._close)
+        self._thread.shutdown()
+        self._thread = None
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memspine-journal")
+        # Shielded: a caller that gives up does not stop a transaction in its middle, nor lose count of what it did.
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work))
+
+    def _read(self, work: Callable[[Connection], T]) -> T:
+        with self._translated():
+            self._check_file()
+            if self._connection is None and not self.path.exists():
+                with contextlib.closing(_empty()) as connection:
+                    return work(connection)
+            return work(self._opened())
+
+    def _write(self, work: Callable[[Connection], T]) -> T:
+        with self._translated():
+            self._check_file()
+            connection = self._opened()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                result = work(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            return result
+
+    def _lock(self, work: str) -> Connection | None:
+        """An open exclusive transaction on a file of its own: a lock on every system, and none that outlives us."""
+        import sqlite3
+
+        with self._translated():
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            name = self.path.with_name(f"{self.path.name}.{work}.lock")
+            os.close(os.open(name, os.O_RDWR | os.O_CREAT, 0o600))
+            connection = sqlite3.connect(name, isolation_level=None, check_same_thread=False, timeout=0)
+            try:
+                connection.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError as error:
+                connection.close()
+                if "locked" in str(error):
+                    return None
+                raise
+            return connection
+
+    def _check_file(self) -> None:
+        """Leave a file that is not at the path any more: what is written into it would be lost."""
+        if self._connection is None:
+            return
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            self._close()
+            return
+        if (found.st_dev, found.st_ino) != self._file:
+            self._close()
+
+    def _opened(self) -> Connection:
+        if self._connection is None:
+            import sqlite3
+
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                found = os.fstat(descriptor)
+                if hasattr(os, "fchmod") and stat.S_IMODE(found.st_mode) & 0o077:
+                    os.fchmod(descriptor, 0o600)
+            finally:
+                os.close(descriptor)
+            name = urllib.parse.quote(str(self.path.absolute()))
+            connection = sqlite3.connect(
+                f"file:{name}?mode=rw", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
+            )
+            try:
+                self._prepare(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection, self._file = connection, (found.st_dev, found.st_ino)
+        return self._connection
+
+    def _prepare(self, connection: Connection) -> None:
+        """Settings of the connection, and the tables of a new file. Raises JournalError for a file of others."""
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA secure_delete = ON")
+        if self._number(connection, "application_id") == 0:
+            connection.execute("BEGIN IMMEDIATE")
+            if self._number(connection, "application_id") == 0:
+                if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                    connection.execute("ROLLBACK")
+                    raise self._refused("is a database of something else", "name another file in `[journal] path`")
+                for statement in STATEMENTS:
+                    connection.execute(statement)
+                connection.execute("INSERT INTO chain VALUES (?, ?)", self._chain)
+                connection.execute(f"PRAGMA user_version = {VERSION}")
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute("COMMIT")
+        if self._number(connection, "application_id") != APPLICATION_ID:
+            raise self._refused("is a database of something else", "name another file in `[journal] path`")
+        if (version := self._number(connection, "user_version")) != VERSION:
+            raise self._refused(f"has version {version}, not {VERSION}", "install the memspine that wrote it")
+        chain = connection.execute("SELECT primary_name, primary_plugin FROM chain").fetchone()
+        if chain != self._chain:
+            whose, mine = (f"primary {name!r} ({plugin})" for name, plugin in (chain, self._chain))
+            advice = "name another file in `[journal] path`, or call the primary what it was called"
+            raise self._refused(f"belongs to the chain of {whose}, not of {mine}", advice)
+        # Truncating is synced in this mode, so that a commit holds; deleting the rollback file would not be.
+        connection.execute("PRAGMA journal_mode = TRUNCATE")
+
+    @staticmethod
+    def _number(connection: Connection, pragma: str) -> int:
+        return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _refused(self, reason: str, advice: str) -> JournalError:
+        return JournalError(str(self.path), reason, advice=advice)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        import sqlite3
+
+        try:
+            yield
+        except OSError as error:
+            reason = f"cannot be opened: {error.strerror or error}"
+            raise self._refused(reason, "make it readable and writable, or name another file") from error
+        except sqlite3.Error as error:
+            self._close()
+            if "full" in str(error):
+                advice = "make room on the disk and repeat the call"
+            elif "locked" in str(error):
+                advice = "another process keeps it locked; repeat the call"
+            elif "readonly" in str(error):
+                advice = "make it and its folder writable, or name another file"
+            else:
+                advice = "move it away to begin a new one; `.recover` of the sqlite3 shell shows what it held"
+            raise self._refused(str(error), advice) from error
+
+
+def _empty() -> Connection:
+    import sqlite3
+
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    for statement in STATEMENTS:
+        connection.execute(statement)
+    return connection

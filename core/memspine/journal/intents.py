@@ -1,0 +1,138 @@
+"""What is noted around a write of the primary: tombstones, so that no fallback brings a deleted memory back, and for a
+primary without a feed the outbox, so that no replica misses a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from memspine.model import MemoryRef
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+
+@attrs.frozen(kw_only=True)
+class Stone:
+    """A deletion as the journal knows it. `revision` is None where the primary never said it: then it holds for every
+    revision. While `is_begun`, nobody knows yet whether the primary has done it."""
+
+    revision: int | None
+    is_begun: bool
+
+    def hides(self, revision: int) -> bool:
+        """Whether a fallback's memory of this revision is one that was deleted."""
+        return self.is_begun or self.revision is None or revision <= self.revision
+
+
+def begin_deleting(connection: Connection, owner: str, ids: Iterable[str], now: int) -> None:
+    """Note that these are about to be deleted."""
+    connection.executemany(
+        "INSERT INTO tombstones VALUES (?, ?, NULL, ?, 1) ON CONFLICT (owner, id) DO UPDATE SET is_begun = 1",
+        ((owner, id, now) for id in ids),
+    )
+
+
+def settle_deleted(connection: Connection, owner: str, revisions: Mapping[str, int | None], now: int) -> None:
+    """Note that these were deleted, each at its revision."""
+    connection.executemany(
+        "INSERT INTO tombstones VALUES (?, ?, ?, ?, 0) ON CONFLICT (owner, id) DO UPDATE "
+        "SET is_begun = 0, revision = excluded.revision, deleted_at = excluded.deleted_at",
+        ((owner, id, revision, now) for id, revision in revisions.items()),
+    )
+
+
+def withdraw_deleting(connection: Connection, owner: str, ids: Iterable[str]) -> None:
+    """Note that these were not deleted after all; an earlier deletion stays noted."""
+    for id in ids:
+        connection.execute("DELETE FROM tombstones WHERE owner = ? AND id = ? AND revision IS NULL", (owner, id))
+        connection.execute("UPDATE tombstones SET is_begun = 0 WHERE owner = ? AND id = ?", (owner, id))
+
+
+def lift(connection: Connection, owner: str, ids: Iterable[str]) -> None:
+    """Drop the tombstones of memories that are there again."""
+    connection.executemany(
+        "DELETE FROM tombstones WHERE owner = ? AND id = ? AND NOT is_begun", ((owner, id) for id in ids)
+    )
+
+
+def stones(connection: Connection, refs: Iterable[MemoryRef]) -> dict[MemoryRef, Stone]:
+    """The noted deletions of these memories."""
+    found: dict[MemoryRef, Stone] = {}
+    for ref in refs:
+        row = connection.execute("SELECT revision, is_begun FROM tombstones WHERE owner = ? AND id = ?", ref).fetchone()
+        if row is not None:
+            found[ref] = Stone(revision=row[0], is_begun=bool(row[1]))
+    return found
+
+
+def begun(connection: Connection, before: int, limit: int) -> list[tuple[str, str]]:
+    """Owner and id of deletions that were begun before a time and whose outcome nobody noted."""
+    return connection.execute(
+        "SELECT owner, id FROM tombstones WHERE is_begun AND deleted_at < ? LIMIT ?", (before, limit)
+    ).fetchall()
+
+
+def trim_tombstones(connection: Connection, before: int, limit: int) -> int:
+    """Drop deletions older than `before`, up to `limit`; returns how many."""
+    dropped = connection.execute(
+        "DELETE FROM tombstones WHERE (owner, id) IN "
+        "(SELECT owner, id FROM tombstones WHERE NOT is_begun AND deleted_at < ? LIMIT ?)",
+        (before, limit),
+    )
+    return dropped.rowcount
+
+
+def begin_changing(connection: Connection, owner: str, ids: Iterable[str], now: int) -> list[int]:
+    """Note in the outbox that these are about to be changed; returns the rows for `settle_changed`."""
+    numbers = []
+    for id in ids:
+        row = connection.execute("INSERT INTO outbox (owner, id, begun_at) VALUES (?, ?, ?)", (owner, id, now))
+        numbers.append(int(row.lastrowid or 0))
+    return numbers
+
+
+def settle_changed(connection: Connection, numbers: Iterable[int], changed: Iterable[tuple[str, str]]) -> None:
+    """Note what was changed (owner and id), in place of what was about to be.
+
+    The rows are new ones, behind all that anybody may have read meanwhile.
+    """
+    connection.executemany("DELETE FROM outbox WHERE number = ?", ((number,) for number in numbers))
+    connection.executemany("INSERT INTO outbox (owner, id, begun_at) VALUES (?, ?, NULL)", changed)
+
+
+def has_forgotten(connection: Connection, before: int) -> bool:
+    """Whether there is anything for `settle_forgotten`."""
+    return connection.execute("SELECT 1 FROM outbox WHERE begun_at < ? LIMIT 1", (before,)).fetchone() is not None
+
+
+def settle_forgotten(connection: Connection, before: int) -> None:
+    """Count as changed what was begun before a time and never settled: its process died, and either may be true."""
+    rows = connection.execute("SELECT number, owner, id FROM outbox WHERE begun_at < ?", (before,)).fetchall()
+    settle_changed(connection, [row[0] for row in rows], [(row[1], row[2]) for row in rows])
+
+
+def outbox(connection: Connection, after: int, limit: int) -> list[tuple[int, str, str]]:
+    """Number, owner and id of changes behind a number, in order."""
+    return connection.execute(
+        "SELECT number, owner, id FROM outbox WHERE number > ? AND begun_at IS NULL ORDER BY number LIMIT ?",
+        (after, limit),
+    ).fetchall()
+
+
+def begun_changes(connection: Connection) -> list[tuple[str, str]]:
+    """Owner and id of changes that were begun and are not settled."""
+    return connection.execute("SELECT owner, id FROM outbox WHERE begun_at IS NOT NULL").fetchall()
+
+
+def outbox_end(connection: Connection) -> int:
+    """The number of the last change that there ever was."""
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'outbox'").fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def trim_outbox(connection: Connection, up_to: int) -> None:
+    """Drop changes that every replica has."""
+    connection.execute("DELETE FROM outbox WHERE number <= ? AND begun_at IS NULL", (up_to,))

@@ -1,0 +1,117 @@
+"""How far each replica is, and what each of its memories was last given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from memspine.journal.entries import pause
+from memspine.model import MemoryRef
+from memspine.status import Stage
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+
+@attrs.frozen(kw_only=True)
+class ReplicaPosition:
+    """Where delivery to a replica is. `cursor` is that of the list while copying, else that of the feed; `feed` is the
+    feed's end before the copy began. After failures nothing is tried before `next_attempt_at` (milliseconds)."""
+
+    stage: Stage = "new"
+    cursor: str | None = None
+    feed: str | None = None
+    attempts: int = 0
+    next_attempt_at: int | None = None
+    error: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Sent:
+    """What a replica was given of a memory: the revision and content hash that have arrived (`revision` None: nothing
+    yet, `hash` empty: a deletion), and those that may have."""
+
+    revision: int | None = None
+    hash: str = ""
+    next_revision: int | None = None
+    next_hash: str = ""
+
+
+def position(connection: Connection, replica: str) -> ReplicaPosition:
+    """Where delivery to a replica is."""
+    row = connection.execute(
+        "SELECT stage, cursor, feed, attempts, next_attempt_at, error FROM replicas WHERE name = ?", (replica,)
+    ).fetchone()
+    if row is None:
+        return ReplicaPosition()
+    stage, cursor, feed, attempts, next_attempt_at, error = row
+    return ReplicaPosition(
+        stage=stage, cursor=cursor, feed=feed, attempts=attempts, next_attempt_at=next_attempt_at, error=error
+    )
+
+
+def move(connection: Connection, replica: str, stage: Stage, *, cursor: str | None, feed: str | None = None) -> None:
+    """Note where delivery to a replica is; it works, so earlier failures are forgotten."""
+    connection.execute(
+        "INSERT OR REPLACE INTO replicas (name, stage, cursor, feed) VALUES (?, ?, ?, ?)",
+        (replica, stage, cursor, feed),
+    )
+
+
+def fail(connection: Connection, replica: str, error: str, now: int) -> None:
+    """Note that a replica does not answer: nothing is tried for a while, longer each time."""
+    attempts = position(connection, replica).attempts
+    connection.execute(
+        "INSERT INTO replicas (name, stage, attempts, next_attempt_at, error) VALUES (:name, 'new', 1, :next, :error) "
+        "ON CONFLICT (name) DO UPDATE SET attempts = attempts + 1, next_attempt_at = :next, error = :error",
+        {"name": replica, "next": now + pause(attempts), "error": error},
+    )
+
+
+def restart(connection: Connection, replica: str) -> None:
+    """Have a replica compared with everything again: what was in conflict, too."""
+    move(connection, replica, "new", cursor=None)
+    connection.execute("DELETE FROM entries WHERE kind = 'delivery' AND operation = 'put' AND replica = ?", (replica,))
+
+
+def hurry(connection: Connection) -> None:
+    """Have every replica tried at once."""
+    connection.execute("UPDATE replicas SET next_attempt_at = NULL")
+
+
+def cursors(connection: Connection) -> dict[str, str | None]:
+    """The cursor of each replica that follows."""
+    return dict(connection.execute("SELECT name, cursor FROM replicas WHERE stage = 'following'").fetchall())
+
+
+def sent(connection: Connection, replica: str, refs: Iterable[MemoryRef]) -> dict[MemoryRef, Sent]:
+    """What a replica was given of these memories."""
+    found = {}
+    for ref in refs:
+        row = connection.execute(
+            "SELECT revision, hash, next_revision, next_hash FROM sent WHERE replica = ? AND owner = ? AND id = ?",
+            (replica, ref.owner, ref.id),
+        ).fetchone()
+        if row is not None:
+            found[ref] = Sent(revision=row[0], hash=row[1], next_revision=row[2], next_hash=row[3])
+    return found
+
+
+def note_sending(connection: Connection, replica: str, states: Mapping[MemoryRef, tuple[int, str]]) -> None:
+    """Note what a replica is about to be given: revision and content hash, empty for a deletion."""
+    connection.executemany(
+        "INSERT INTO sent (replica, owner, id, next_revision, next_hash) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (replica, owner, id) DO UPDATE "
+        "SET next_revision = excluded.next_revision, next_hash = excluded.next_hash",
+        ((replica, ref.owner, ref.id, revision, hash) for ref, (revision, hash) in states.items()),
+    )
+
+
+def note_sent(connection: Connection, replica: str, states: Mapping[MemoryRef, tuple[int, str]]) -> None:
+    """Note what a replica has by now."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO sent (replica, owner, id, revision, hash) VALUES (?, ?, ?, ?, ?)",
+        ((replica, ref.owner, ref.id, revision, hash) for ref, (revision, hash) in states.items()),
+    )

@@ -1,0 +1,65 @@
+"""The tables of a journal. Times are milliseconds since 1970 (`memspine.times`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+APPLICATION_ID: Final = 0x6D736A6C
+VERSION: Final = 1
+
+# sent: what a replica was last given (`revision` NULL: nothing yet; `hash` empty: a deletion), and what it is being
+# given, which may have arrived or not.
+STATEMENTS: Final = (
+    "CREATE TABLE chain (primary_name TEXT NOT NULL, primary_plugin TEXT NOT NULL)",
+    """CREATE TABLE entries (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        kind TEXT NOT NULL,
+        state TEXT NOT NULL,
+        operation TEXT NOT NULL,
+        replica TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        body TEXT NOT NULL,
+        noted_at INTEGER NOT NULL,
+        is_tried INTEGER NOT NULL DEFAULT 0,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        next_attempt_at INTEGER,
+        error TEXT NOT NULL DEFAULT ''
+    )""",
+    "CREATE INDEX entries_of_memory ON entries (owner, id)",
+    "CREATE INDEX entries_by_state ON entries (kind, state, number)",
+    "CREATE UNIQUE INDEX deliveries ON entries (replica, owner, id) WHERE kind = 'delivery'",
+    """CREATE TABLE outbox (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        begun_at INTEGER
+    )""",
+    """CREATE TABLE tombstones (
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        revision INTEGER,
+        deleted_at INTEGER NOT NULL,
+        is_begun INTEGER NOT NULL,
+        PRIMARY KEY (owner, id)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE replicas (
+        name TEXT PRIMARY KEY,
+        stage TEXT NOT NULL,
+        cursor TEXT,
+        feed TEXT,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        next_attempt_at INTEGER,
+        error TEXT NOT NULL DEFAULT ''
+    ) WITHOUT ROWID""",
+    """CREATE TABLE sent (
+        replica TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        revision INTEGER,
+        hash TEXT NOT NULL DEFAULT '',
+        next_revision INTEGER,
+        next_hash TEXT NOT NULL DEFAULT '',
+        PRIMARY KEY (replica, owner, id)
+    ) WITHOUT ROWID""",
+)

@@ -1,0 +1,102 @@
+"""All that a chain still owes: writes to its primary, and states to its replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from functools import partial
+
+import attrs
+
+from memspine import times
+from memspine.chain import Chain, Drained
+from memspine.errors import BackendUnavailable, MemspineError
+from memspine.journal import Journal, entries, intents, replicas
+from memspine.model import PurgedPlace
+from memspine.replication.delivery import Delivered, Delivery
+from memspine.replication.giving import Giving
+
+
+@attrs.frozen(kw_only=True)
+class Delivering:
+    """What a round came to: writes executed on the primary, records given to replicas, whether nothing is owed any
+    more, and what is in the way."""
+
+    executed: int = 0
+    delivered: int = 0
+    complete: bool = True
+    troubles: tuple[str, ...] = ()
+
+
+class Deliveries:
+    """Works off what a chain owes."""
+
+    def __init__(self, chain: Chain, journal: Journal) -> None:
+        self._chain = chain
+        self._journal = journal
+
+    def delivery(self, replica: str) -> Delivery:
+        """The delivery to the replica of this name. Raises KeyError."""
+        found = {member.name: member for member in self._chain.replicas}
+        return Delivery(self._chain, self._journal, found[replica])
+
+    async def run(self, *, seconds: float | None) -> Delivering:
+        """Execute what waits for the primary, then deliver to every replica, within so many seconds (None: to the end).
+        What a store cannot take is told as a trouble. Raises JournalError."""
+        ends_at = None if seconds is None else time.monotonic() + seconds
+        drained = Drained() if self._chain.spool is None else await self._chain.spool.drain(seconds=seconds)
+        troubles = list(drained.troubles)
+        if self._chain.notes is not None:
+            try:
+                await self._chain.notes.settle_begun()
+            except BackendUnavailable as error:
+                troubles.append(str(error))
+        left = None if ends_at is None else max(ends_at - time.monotonic(), 0.0)
+        rounds = await asyncio.gather(*(self._to(member.name, seconds=left) for member in self._chain.replicas))
+        await self._trim()
+        return Delivering(
+            executed=drained.executed,
+            delivered=sum(one.records for one in rounds),
+            complete=drained.complete and all(one.complete for one in rounds),
+            troubles=tuple(dict.fromkeys([*troubles, *(text for one in rounds for text in one.troubles)])),
+        )
+
+    async def purge(self, ids: Sequence[str] | None, *, owner: str) -> list[PurgedPlace]:
+        """Erase memories (None: all of an owner) from the journal and from every replica; what cannot be reached is
+        erased before anything else reaches it. Raises JournalError."""
+        await self._journal.write(partial(entries.erase, owner=owner, ids=ids))
+        places = [PurgedPlace(place="journal", status="erased")]
+        for member in self._chain.replicas:
+            places += await self._purge(member.name, ids, owner=owner)
+        return places
+
+    async def _purge(self, name: str, ids: Sequence[str] | None, *, owner: str) -> list[PurgedPlace]:
+        place = f"replica {name}"
+        now = times.to_milliseconds(times.now())
+        await self._journal.write(partial(entries.ask_purge, replica=name, owner=owner, ids=ids, now=now))
+        (member,) = (one for one in self._chain.replicas if one.name == name)
+        try:
+            receipt = await Giving(member, seconds=self._chain.deadline_seconds).purge(owner, ids)
+        except BackendUnavailable as error:
+            return [PurgedPlace(place=place, status="pending", detail=str(error))]
+        except MemspineError as error:
+            await self._journal.write(partial(entries.forget_purge, replica=name, owner=owner, ids=ids))
+            return [PurgedPlace(place=place, status="kept", detail=str(error))]
+        await self._journal.write(partial(entries.forget_purge, replica=name, owner=owner, ids=ids))
+        return [attrs.evolve(one, place=f"{place}: {one.place}") for one in receipt.places]
+
+    async def _to(self, replica: str, *, seconds: float | None) -> Delivered:
+        try:
+            return await self.delivery(replica).run(seconds=seconds)
+        except BackendUnavailable as error:
+            return Delivered(complete=False, troubles=(str(error),))
+
+    async def _trim(self) -> None:
+        """Drop what every replica has from the outbox."""
+        cursors = await self._journal.read(replicas.cursors)
+        names = {member.name for member in self._chain.replicas}
+        if names and names <= cursors.keys() and all((cursors[name] or "").isdecimal() for name in names):
+            end = min(int(cursors[name] or 0) for name in names)
+            if await self._journal.read(partial(intents.outbox, after=0, limit=1)):
+                await self._journal.write(partial(intents.trim_outbox, up_to=end))

@@ -1,0 +1,219 @@
+"""Delivery of what the primary has to one replica: first all of it, then every change, each memory as it is now.
+
+What is about to be given is noted before, and what has arrived with the place behind it after, so a delivery that dies
+between any two steps is done again and finds what is there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from memspine import times
+from memspine.chain import Chain, Member
+from memspine.contracts import Capability, MemoryBackend
+from memspine.errors import BackendUnavailable, CapabilityError, CursorError, MemspineError
+from memspine.journal import Journal, entries, replicas
+from memspine.journal.replicas import ReplicaPosition
+from memspine.model import Memory, MemoryRef, Scope
+from memspine.replication.giving import Giving
+from memspine.replication.planning import expected_state, plan
+from memspine.replication.sources import Page, PrimaryReader
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+DUE_ROWS: Final = 100
+
+
+@attrs.frozen(kw_only=True)
+class Delivered:
+    """What delivering to a replica came to: records given, whether it has everything, and what is in the way."""
+
+    records: int = 0
+    complete: bool = True
+    troubles: tuple[str, ...] = ()
+
+
+class Delivery:
+    """Delivery of a chain to one of its replicas."""
+
+    def __init__(self, chain: Chain, journal: Journal, replica: Member) -> None:
+        self._journal = journal
+        self._replica = replica
+        self._seconds = chain.deadline_seconds
+        self._reader = PrimaryReader(chain, journal)
+        self._giving = Giving(replica, seconds=chain.deadline_seconds)
+
+    async def run(self, *, seconds: float | None) -> Delivered:
+        """Deliver for so many seconds (None: to the end). A replica that failed lately is left alone until its turn.
+
+        Raises JournalError, and BackendUnavailable of the primary.
+        """
+        async with self._journal.held(f"deliver-{self._replica.name}") as is_ours:
+            if not is_ours:
+                return Delivered(complete=False)  # another process is at it
+            ends_at = None if seconds is None else time.monotonic() + seconds
+            return await self._run(ends_at)
+
+    async def _run(self, ends_at: float | None) -> Delivered:
+        records = 0
+        position = await self._journal.read(partial(replicas.position, replica=self._replica.name))
+        if (position.next_attempt_at or 0) > _now():
+            return Delivered(complete=False, troubles=(f"{self._replica.name}: {position.error}",))
+        try:
+            await self._check()
+            await self._purge()
+            records += await self._again()
+            while position.stage != "left behind":
+                page = await self._page(position)
+                if page is None:
+                    break
+                records += await self._give(page)
+                position = page.position or position
+                if not page.more:
+                    return Delivered(records=records)
+                if ends_at is not None and time.monotonic() >= ends_at:
+                    return Delivered(records=records, complete=False)
+        except _ReplicaDown as error:
+            await self._journal.write(partial(replicas.fail, replica=self._replica.name, error=str(error), now=_now()))
+            return Delivered(records=records, complete=False, troubles=(f"{self._replica.name}: {error}",))
+        reason = "was left behind by the primary's feed; run `memspine reconcile`"
+        return Delivered(records=records, complete=False, troubles=(f"{self._replica.name}: {reason}",))
+
+    async def finish(self) -> int:
+        """Deliver everything that the replica can be given now; returns how many records were."""
+        records = 0
+        while True:
+            done = await self.run(seconds=None)
+            records += done.records
+            if done.complete or not done.records:
+                return records
+
+    async def again(self, refs: Sequence[MemoryRef], *, take: bool = False) -> int:
+        """Deliver single memories anew; with `take`, over what others have changed in the replica. Returns how many
+        records were given. Raises BackendUnavailable."""
+        sources = await self._reader.sources(dict.fromkeys(refs))
+        try:
+            return await self._give(Page(position=None, sources=sources), take=take)
+        except _ReplicaDown as error:
+            raise error.cause from error
+
+    # ── steps ──
+
+    async def _check(self) -> None:
+        """Whether the replica can be one. An unreachable one is told apart from one that cannot do it."""
+        try:
+            capabilities = await self._replica.call("capabilities", _capabilities, seconds=self._seconds)
+        except BackendUnavailable as error:
+            raise _ReplicaDown(error) from error
+        if Capability.PUT not in capabilities:
+            raise _ReplicaDown(CapabilityError(Capability.PUT, operation="replicate", store=self._replica.name))
+
+    async def _purge(self) -> None:
+        """Erase what was purged while the replica was away, before anything else reaches it."""
+        for owner, id in await self._journal.read(partial(entries.purges, replica=self._replica.name)):
+            await self._giving.purge(owner, None if not id else [id])
+            await self._journal.write(partial(entries.clear, replica=self._replica.name, refs=[(owner, id)]))
+
+    async def _again(self) -> int:
+        """What was set aside and whose turn has come."""
+        records = 0
+        due = await self._journal.read(partial(entries.due, replica=self._replica.name, now=_now(), limit=DUE_ROWS))
+        if due:
+            sources = await self._reader.sources(dict.fromkeys(MemoryRef(*ref) for ref in due))
+            records += await self._give(Page(position=None, sources=sources))
+        return records
+
+    async def _page(self, position: ReplicaPosition) -> Page | None:
+        try:
+            return await self._reader.page(position)
+        except CursorError:
+            await self._journal.write(
+                partial(replicas.move, replica=self._replica.name, stage="left behind", cursor=None)
+            )
+            return None
+
+    async def _give(self, page: Page, *, take: bool = False) -> int:
+        """Give what a page says that the replica lacks; note the place behind it."""
+        refs = [source.ref for source in page.sources]
+        sent = await self._journal.read(partial(replicas.sent, replica=self._replica.name, refs=refs))
+        aside = await self._journal.read(partial(entries.aside, replica=self._replica.name))
+        there = await self._there(refs)
+        plans = {
+            source.ref: plan(source, sent=sent.get(source.ref), there=there.get(source.ref), take=take)
+            for source in page.sources
+            if take or aside.get(source.ref) != "conflict"
+        }
+        records = {ref: one.records for ref, one in plans.items() if one.verdict == "send"}
+        expected = {ref: expected_state(some) for ref, some in records.items()}
+        if expected:
+            await self._journal.write(partial(replicas.note_sending, replica=self._replica.name, states=expected))
+        given = await self._giving.give(records)
+        if given.down is not None:
+            raise _ReplicaDown(given.down)
+        conflicts = {ref: one.reason for ref, one in plans.items() if one.verdict == "conflict"}
+        conflicts.update(given.conflicts)
+
+        def note(connection: Connection) -> None:
+            name, now = self._replica.name, _now()
+            same = {ref: _state(there[ref]) for ref, one in plans.items() if one.verdict == "same" and ref in there}
+            arrived = {ref: expected[ref] for ref in given.arrived}
+            replicas.note_sent(connection, name, {**same, **arrived})
+            done = [ref for ref in plans if ref in aside and ref not in conflicts and ref not in given.refused]
+            entries.clear(connection, name, done)
+            for ref, reason in conflicts.items():
+                entries.set_aside(connection, name, ref.owner, ref.id, state="conflict", error=reason, now=now)
+            for ref, reason in given.refused.items():
+                entries.set_aside(connection, name, ref.owner, ref.id, state="pending", error=reason, now=now)
+            if page.position is not None:
+                at = page.position
+                replicas.move(connection, name, at.stage, cursor=at.cursor, feed=at.feed)
+
+        if plans or page.position != page.from_position:
+            await self._journal.write(note)
+        return given.records
+
+    async def _there(self, refs: Sequence[MemoryRef]) -> Mapping[MemoryRef, Memory]:
+        """What the replica has of these memories now."""
+        by_owner: defaultdict[str, list[str]] = defaultdict(list)
+        for ref in refs:
+            by_owner[ref.owner].append(ref.id)
+        found: dict[MemoryRef, Memory] = {}
+        for owner, ids in by_owner.items():
+            scope, now = Scope.of_owner(owner), times.now()
+            try:
+                got = await self._replica.call(
+                    "get",
+                    lambda backend: backend.get_many(ids, scope=scope, now=now),  # noqa: B023
+                    seconds=self._seconds,
+                )
+            except MemspineError as error:
+                raise _ReplicaDown(error) from error
+            found |= {MemoryRef(owner, id): memory for id, memory in got.items()}
+        return found
+
+
+class _ReplicaDown(Exception):
+    """The replica does not take anything now."""
+
+    def __init__(self, cause: MemspineError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def _state(memory: Memory) -> tuple[int, str]:
+    return (memory.revision, memory.content_hash)
+
+
+def _now() -> int:
+    return times.to_milliseconds(times.now())
+
+
+async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
+    return backend.capabilities

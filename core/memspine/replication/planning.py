@@ -1,0 +1,115 @@
+"""What a replica is to be given of one memory, seen from what the primary has, what it was given, and what it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import attrs
+
+from memspine.journal.replicas import Sent
+from memspine.model import Memory, MemoryRef, Tombstone
+
+Record: TypeAlias = Memory | Tombstone
+
+
+@attrs.frozen(kw_only=True)
+class Source:
+    """What the primary says of a memory: its state, or its deletion, or neither where it expired and was swept.
+
+    `earlier` are states before the current one, oldest first. A primary without `has_revisions` may give two states the
+    same revision. `swept_revision` is the last revision of what has expired, which the primary cannot tell any more.
+    """
+
+    ref: MemoryRef
+    memory: Memory | None = None
+    tombstone: Tombstone | None = None
+    earlier: tuple[Memory, ...] = ()
+    has_revisions: bool = True
+    swept_revision: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """The records that bring a replica there, in order, or why it is in conflict."""
+
+    verdict: Literal["send", "same", "conflict"]
+    records: tuple[Record, ...] = ()
+    reason: str = ""
+
+
+def plan(source: Source, *, sent: Sent | None, there: Memory | None, take: bool = False) -> Plan:
+    """What to send to a replica that has `there` now. With `take` its own changes are overwritten: no conflict."""
+    if not take and (reason := _foreign(source, sent, there)):
+        return Plan(verdict="conflict", reason=reason)
+    floor = there.revision if take and there is not None else None
+    if source.memory is not None:
+        return _state(source, source.memory, sent=sent, there=there, floor=floor)
+    if source.tombstone is not None:
+        return _deletion(source, source.tombstone, sent=sent, there=there, floor=floor)
+    if there is not None and source.swept_revision is not None and there.revision < source.swept_revision:
+        # It expired without a deletion: so it does there.
+        gone = attrs.evolve(there, revision=source.swept_revision, expires_at=there.updated_at)
+        return Plan(verdict="send", records=(gone,))
+    return Plan(verdict="same")
+
+
+def _state(source: Source, memory: Memory, *, sent: Sent | None, there: Memory | None, floor: int | None) -> Plan:
+    revision = memory.revision
+    if not source.has_revisions and sent is not None:
+        revision = _own_revision(sent, memory.content_hash, least=revision)
+    if floor is not None and there is not None and there.content_hash != memory.content_hash:
+        revision = max(revision, floor + 1)
+    if there is not None and (there.revision, there.content_hash) == (revision, memory.content_hash):
+        return Plan(verdict="same")
+    known = 0 if there is None else there.revision
+    earlier = [state for state in source.earlier if known < state.revision < revision] if source.has_revisions else []
+    return Plan(verdict="send", records=(*earlier, attrs.evolve(memory, revision=revision)))
+
+
+def _deletion(source: Source, stone: Tombstone, *, sent: Sent | None, there: Memory | None, floor: int | None) -> Plan:
+    revision = stone.revision
+    if not source.has_revisions and sent is not None:
+        revision = _own_revision(sent, "", least=revision)
+    if there is not None:
+        revision = max(revision, (floor or 0) + 1)
+    elif sent is not None and (sent.revision, sent.hash) == (revision, ""):
+        return Plan(verdict="same")
+    return Plan(verdict="send", records=(attrs.evolve(stone, revision=revision),))
+
+
+def _own_revision(sent: Sent, hash: str, *, least: int) -> int:
+    """The revision of a state of a primary that does not count them: one more than that of any other state."""
+    for revision, known in ((sent.next_revision, sent.next_hash), (sent.revision, sent.hash)):
+        if revision is not None and known == hash:
+            return max(revision, least) if hash == "" else revision
+    return max(least, 1 + max(sent.revision or 0, sent.next_revision or 0))
+
+
+def _foreign(source: Source, sent: Sent | None, there: Memory | None) -> str:
+    """Why what a replica has was not given to it by this chain; empty when it was."""
+    if there is None:
+        return ""  # never given, or expired there, or deleted, which `put` refuses to bring back
+    state = (there.revision, there.content_hash)
+    if sent is not None and state in ((sent.revision, sent.hash), (sent.next_revision, sent.next_hash)):
+        return ""
+    known = [*source.earlier, *([source.memory] if source.memory is not None else [])]
+    if any(state == (one.revision, one.content_hash) for one in known):
+        return ""
+    if sent is None:
+        return _before(source, there)
+    return f"it was changed in the replica: revision {there.revision} there is not the one that was delivered"
+
+
+def _before(source: Source, there: Memory) -> str:
+    """The same for a memory that was there before the chain began to deliver: an older one is brought up to date."""
+    newest = source.memory.revision if source.memory else source.tombstone.revision if source.tombstone else 0
+    if there.revision < newest or not source.has_revisions:
+        return ""
+    return f"the replica had revision {there.revision} with another content before anything was delivered"
+
+
+def expected_state(records: Sequence[Record]) -> tuple[int, str]:
+    """The revision and content hash that a replica has after these; an empty hash for a deletion."""
+    last = records[-1]
+    return (last.revision, last.content_hash if isinstance(last, Memory) else "")

@@ -1,0 +1,141 @@
+"""A primary and a replica that went apart, made the same again."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+import attrs
+
+from memspine import times
+from memspine.chain import Chain, Member, Touched
+from memspine.contracts import Capability, MemoryBackend
+from memspine.errors import NotFoundError
+from memspine.journal import Journal, entries, replicas
+from memspine.model import Memory, MemoryChanges, MemoryRef, NewMemory, Scope, Tombstone
+from memspine.replication.delivery import Delivery
+from memspine.replication.verifying import compared
+from memspine.status import ReconcileReport
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+Side = Literal["primary", "replica"]
+
+ONLY_THERE = "it is in the replica alone, and nothing says that the primary has deleted it"
+
+
+class Reconciling:
+    """Compares a chain's primary with one of its replicas, and settles what differs."""
+
+    def __init__(self, chain: Chain, journal: Journal, replica: Member, delivery: Delivery) -> None:
+        self._chain = chain
+        self._journal = journal
+        self._replica = replica
+        self._delivery = delivery
+
+    async def run(self, *, take: Side | None) -> ReconcileReport:
+        """Deliver all that the replica lacks, delete there what the primary has deleted, and where both were changed,
+        take one side; without one such memories stay in conflict. Afterwards the replica follows the primary again.
+
+        Raises BackendUnavailable, JournalError.
+        """
+        await self._journal.write(partial(replicas.restart, replica=self._replica.name))
+        copied = await self._delivery.finish()
+        deleted = 0
+        there = Chain([self._replica], deadline_seconds=self._chain.deadline_seconds)
+        async for ref, what in compared(self._chain, there):
+            if what == "only in the second":
+                given = await self._delivery.again([ref])
+                deleted += given
+                if not given:
+                    await self._journal.write(partial(_conflict, replica=self._replica.name, ref=ref))
+        settled = 0
+        if take is not None:
+            for ref in await self._conflicts():
+                await self._settle(ref, take=take)
+                settled += 1
+            copied += await self._delivery.finish()
+        return ReconcileReport(copied=copied, deleted=deleted, settled=settled, conflicts=len(await self._conflicts()))
+
+    async def _conflicts(self) -> list[MemoryRef]:
+        aside = await self._journal.read(partial(entries.aside, replica=self._replica.name))
+        return [ref for ref, state in aside.items() if state == "conflict"]
+
+    async def _settle(self, ref: MemoryRef, *, take: Side) -> None:
+        """Take one side of a memory that both have changed."""
+        scope, now, seconds = Scope.of_owner(ref.owner), times.now(), self._chain.deadline_seconds
+        found = await self._chain.call_primary("get", lambda backend: backend.get(ref.id, scope=scope, now=now))
+        here = found.value
+        there = await self._replica.call(
+            "get", lambda backend: backend.get(ref.id, scope=scope, now=now), seconds=seconds
+        )
+        if take == "replica":
+            await self._take_theirs(ref, here=here, there=there)
+        elif here is not None and there is not None and there.revision >= here.revision:
+            await self._raise(here, least=there.revision + 1)
+        elif here is None and there is not None:
+            stone = Tombstone(id=ref.id, owner=ref.owner, revision=there.revision + 1, deleted_at=now)
+            await self._replica.call(
+                "put", lambda backend: backend.put([stone], scope=scope), seconds=seconds, write_ids=[ref.id]
+            )
+        await self._delivery.again([ref], take=True)
+
+    async def _take_theirs(self, ref: MemoryRef, *, here: Memory | None, there: Memory | None) -> None:
+        """The replica's content as a new revision of the primary; its absence as a deletion."""
+        scope, now = Scope.of_owner(ref.owner), times.now()
+        touched = Touched(owner=ref.owner, ids=(ref.id,), deletes=there is None)
+        if there is None:
+            if here is not None:
+                await self._chain.write(
+                    "delete",
+                    lambda backend: backend.delete(ref.id, scope=scope, now=now),
+                    ids=[ref.id],
+                    touched=touched,
+                )
+            return
+        if (here is None or here.revision <= there.revision) and await self._can_put():
+            await self._raise(there, least=there.revision + 1)
+            return
+        changes = MemoryChanges(
+            content=there.content,
+            type=there.type,
+            session=there.session,
+            key=there.key,
+            metadata=there.metadata,
+            expires_at=there.expires_at,
+        )
+        new = NewMemory(**changes.named(), created_at=there.created_at)
+
+        async def store(backend: MemoryBackend) -> None:
+            try:
+                await backend.update(ref.id, changes, scope=scope, now=now)
+            except NotFoundError:
+                await backend.create(new, scope=scope, id=ref.id, now=now)
+
+        await self._chain.write("update", store, ids=[ref.id], touched=touched)
+
+    async def _raise(self, memory: Memory, *, least: int) -> None:
+        """Give the primary a memory at a revision above the replica's, so that both can have the same."""
+        if not await self._can_put():
+            return
+        new = attrs.evolve(memory, revision=least, updated_at=max(times.now(), memory.updated_at))
+        scope = Scope.of_owner(memory.owner)
+        await self._chain.write(
+            "put",
+            lambda backend: backend.put([new], scope=scope),
+            ids=[memory.id],
+            touched=Touched(owner=memory.owner, ids=(memory.id,)),
+        )
+
+    async def _can_put(self) -> bool:
+        return Capability.PUT in (await self._chain.call_primary("capabilities", _capabilities)).value
+
+
+def _conflict(connection: Connection, *, replica: str, ref: MemoryRef) -> None:
+    now = times.to_milliseconds(times.now())
+    entries.set_aside(connection, replica, ref.owner, ref.id, state="conflict", error=ONLY_THERE, now=now)
+
+
+async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
+    return backend.capabilities

@@ -1,0 +1,185 @@
+"""What a primary has, page by page, for a replica: its list, then its feed or the journal's outbox."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import attrs
+
+from memspine import times
+from memspine.chain import Chain
+from memspine.contracts import Capability, MemoryBackend
+from memspine.indexing.forgetting import fetched
+from memspine.indexing.reading import feed_end
+from memspine.journal import Journal, intents
+from memspine.journal.replicas import ReplicaPosition
+from memspine.model import Change, Memory, MemoryFilter, MemoryRef, Scope, Tombstone
+from memspine.replication.planning import Source
+
+PAGE_ROWS: Final = 500
+
+
+@attrs.frozen(kw_only=True)
+class Page:
+    """What a page names, and the place behind it; None where there is no place, as with single memories."""
+
+    position: ReplicaPosition | None
+    sources: Sequence[Source]
+    from_position: ReplicaPosition | None = None
+    more: bool = False
+
+
+class PrimaryReader:
+    """Reads the primary of a chain for its replicas. All calls raise BackendUnavailable."""
+
+    def __init__(self, chain: Chain, journal: Journal) -> None:
+        self._chain = chain
+        self._journal = journal
+
+    async def page(self, position: ReplicaPosition) -> Page:
+        """The page behind a place. Raises CursorError when the feed there was trimmed."""
+        capabilities = (await self._chain.call_primary("capabilities", _capabilities)).value
+        has_feed = Capability.CHANGES in capabilities
+        if position.stage == "new":
+            begin = await self._end(has_feed=has_feed)
+            position = ReplicaPosition(stage="copying", cursor=None, feed=begin)
+        if position.stage == "copying":
+            return await self._listed(position)
+        return await (self._changed(position) if has_feed else self._noted(position))
+
+    async def sources(self, changes: Mapping[MemoryRef, Change | None]) -> tuple[Source, ...]:
+        """What the primary says of memories now, in their order; of each the change that named it, if any."""
+        capabilities = (await self._chain.call_primary("capabilities", _capabilities)).value
+        memories = await fetched(self._chain, list(changes))
+        stones = await self._tombstones([ref for ref in changes if ref not in memories], capabilities)
+        has_history = Capability.HISTORY in capabilities
+        found = []
+        for ref, change in changes.items():
+            memory, stone = memories.get(ref), stones.get(ref)
+            if memory is None and stone is None and change is not None and change.deleted:
+                stone = Tombstone(id=ref.id, owner=ref.owner, revision=change.revision, deleted_at=change.changed_at)
+            earlier = await self._earlier(memory) if memory is not None and has_history else ()
+            found.append(
+                Source(
+                    ref=ref,
+                    memory=memory,
+                    tombstone=stone,
+                    earlier=earlier,
+                    has_revisions=Capability.CHANGES in capabilities,
+                    swept_revision=None if change is None or memory or stone else change.revision,
+                )
+            )
+        return tuple(found)
+
+    async def behind(self, position: ReplicaPosition) -> tuple[int, bool]:
+        """How many changes are behind a place in the feed, and whether there are more than were counted. Raises
+        CursorError."""
+        if Capability.CHANGES not in (await self._chain.call_primary("capabilities", _capabilities)).value:
+            after = int(position.cursor or 0)
+            rows = await self._journal.read(partial(intents.outbox, after=after, limit=PAGE_ROWS))
+            return len(rows), len(rows) == PAGE_ROWS
+        page = await self._chain.call_primary(
+            "changes",
+            lambda backend: backend.changes(scope=Scope.everyone(), limit=PAGE_ROWS, cursor=position.cursor),
+        )
+        return len(page.value.changes), page.value.more
+
+    async def _end(self, *, has_feed: bool) -> str | None:
+        if has_feed:
+            return await feed_end(self._chain, scope=Scope.everyone())
+        return str(await self._journal.read(intents.outbox_end))
+
+    async def _listed(self, position: ReplicaPosition) -> Page:
+        now = times.now()
+        listed = await self._chain.call_primary(
+            "list",
+            lambda backend: backend.list(
+                MemoryFilter(), scope=Scope.everyone(), now=now, limit=PAGE_ROWS, cursor=position.cursor
+            ),
+        )
+        refs = [MemoryRef(memory.owner, memory.id) for memory in listed.value.memories]
+        cursor = listed.value.cursor
+        behind = (
+            ReplicaPosition(stage="copying", cursor=cursor, feed=position.feed)
+            if cursor is not None
+            else ReplicaPosition(stage="following", cursor=position.feed)
+        )
+        sources = await self.sources(dict.fromkeys(refs))
+        return Page(position=behind, from_position=position, sources=sources, more=True)
+
+    async def _changed(self, position: ReplicaPosition) -> Page:
+        answer = await self._chain.call_primary(
+            "changes",
+            lambda backend: backend.changes(scope=Scope.everyone(), limit=PAGE_ROWS, cursor=position.cursor),
+        )
+        page = answer.value
+        last: dict[MemoryRef, Change] = {}
+        for change in page.changes:
+            ref = MemoryRef(change.owner, change.id)
+            last.pop(ref, None)  # in the order of the last changes, so that a key was let go before it is taken
+            last[ref] = change
+        behind = ReplicaPosition(stage="following", cursor=page.cursor)
+        return Page(position=behind, from_position=position, sources=await self.sources(last), more=page.more)
+
+    async def _noted(self, position: ReplicaPosition) -> Page:
+        after = int(position.cursor or 0)
+        rows = await self._journal.read(partial(intents.outbox, after=after, limit=PAGE_ROWS))
+        begun = await self._journal.read(intents.begun_changes)  # they may have arrived, and looking costs little
+        refs = dict.fromkeys(MemoryRef(owner, id) for owner, id in [*((row[1], row[2]) for row in rows), *begun])
+        behind = ReplicaPosition(stage="following", cursor=str(rows[-1][0] if rows else after))
+        sources = await self._noted_sources(list(refs))
+        return Page(position=behind, from_position=position, sources=sources, more=len(rows) == PAGE_ROWS)
+
+    async def _noted_sources(self, refs: Sequence[MemoryRef]) -> tuple[Source, ...]:
+        """Sources of a primary without tombstones: what is gone has the journal's."""
+        found = await self.sources(dict.fromkeys(refs))
+        gone = [source.ref for source in found if source.memory is None]
+        stones = await self._journal.read(partial(intents.stones, refs=gone))
+        now = times.now()
+        return tuple(
+            attrs.evolve(
+                source,
+                tombstone=Tombstone(
+                    id=source.ref.id,
+                    owner=source.ref.owner,
+                    revision=stones[source.ref].revision or 1,
+                    deleted_at=now,
+                ),
+            )
+            if source.ref in stones and not stones[source.ref].is_begun
+            else source
+            for source in found
+        )
+
+    async def _tombstones(
+        self, refs: Iterable[MemoryRef], capabilities: frozenset[Capability]
+    ) -> Mapping[MemoryRef, Tombstone]:
+        if Capability.CHANGES not in capabilities:
+            return {}
+        by_owner: defaultdict[str, list[str]] = defaultdict(list)
+        for ref in refs:
+            by_owner[ref.owner].append(ref.id)
+        found: dict[MemoryRef, Tombstone] = {}
+        for owner, ids in by_owner.items():
+            scope = Scope.of_owner(owner)
+            got = await self._chain.call_primary(
+                "tombstones",
+                lambda backend: backend.tombstones(ids, scope=scope),  # noqa: B023
+            )
+            found |= {MemoryRef(owner, id): stone for id, stone in got.value.items()}
+        return found
+
+    async def _earlier(self, memory: Memory) -> tuple[Memory, ...]:
+        """The states before the current one, oldest first."""
+        if memory.revision == 1:
+            return ()
+        scope = Scope.of_owner(memory.owner)
+        states = await self._chain.call_primary("history", lambda backend: backend.history(memory.id, scope=scope))
+        return tuple(one.memory for one in states.value if one.memory.revision < memory.revision)
+
+
+async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
+    return backend.capabilities

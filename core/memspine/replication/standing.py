@@ -1,0 +1,75 @@
+"""How a chain stands: a live probe of every store, and what the journal holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from memspine import times
+from memspine.chain import Chain
+from memspine.errors import CursorError, JournalError, MemspineError
+from memspine.journal import Journal, entries, replicas
+from memspine.model import Health
+from memspine.replication.sources import PrimaryReader
+from memspine.status import BackendStatus, ChainStatus, JournalStatus, ReplicaStatus, Role
+
+Counted = Mapping[tuple[str, str, str], int]
+
+
+async def chain_status(chain: Chain) -> ChainStatus:
+    """The state of a chain, asked for now. What cannot be told is told as an error, never raised."""
+    healths = await chain.health()
+    counts: Counted = {}
+    journal: JournalStatus | None = None
+    if chain.journal is not None:
+        try:
+            counts = await chain.journal.read(entries.counts)
+            oldest = await chain.journal.read(entries.oldest)
+        except JournalError as error:
+            journal = JournalStatus(path=chain.journal.path, error=error.reason)
+        else:
+            journal = JournalStatus(
+                path=chain.journal.path,
+                pending=counts.get(("write", "", "pending"), 0),
+                dead=counts.get(("write", "", "dead"), 0),
+                oldest_at=None if oldest is None else times.from_milliseconds(oldest),
+            )
+    backends = []
+    for member in chain.members:
+        role: Role = "primary" if member is chain.primary else "replica" if member.replicates else "fallback"
+        replica = None
+        if role == "replica" and chain.journal is not None and journal is not None and not journal.error:
+            replica = await _replica(chain, chain.journal, member.name, counts, healths[chain.primary.name])
+        backends.append(
+            BackendStatus(
+                name=member.name,
+                role=role,
+                health=healths[member.name],
+                breaker=member.breaker_state,
+                replica=replica,
+            )
+        )
+    return ChainStatus(backends=tuple(backends), journal=journal)
+
+
+async def _replica(chain: Chain, journal: Journal, name: str, counts: Counted, primary: Health) -> ReplicaStatus:
+    position = await journal.read(partial(replicas.position, replica=name))
+    stage, behind, more, error = position.stage, None, False, position.error
+    if stage == "following" and primary.ok:
+        try:
+            behind, more = await PrimaryReader(chain, journal).behind(position)
+        except CursorError:
+            stage = "left behind"
+        except MemspineError as problem:
+            error = error or str(problem)
+    return ReplicaStatus(
+        stage=stage,
+        behind=behind,
+        behind_more=more,
+        pending=counts.get(("delivery", name, "pending"), 0),
+        conflicts=counts.get(("delivery", name, "conflict"), 0),
+        dead=counts.get(("delivery", name, "dead"), 0),
+        attempts=position.attempts,
+        next_attempt_at=None if position.next_attempt_at is None else times.from_milliseconds(position.next_attempt_at),
+        error=error,
+    )
