@@ -53,21 +53,24 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
 
 async def _list(memory: MemoryManager, out: Output) -> int:
+    from memspine.model import LIMIT_MAX
+
     entries = await memory.journal_entries()
     if out.json:
         out.data({"data": [_to_wire(entry) for entry in entries], "total": len(entries)})
         return Exit.OK
     if entries or not out.is_terminal:
         out.table(_COLUMNS, [_row(entry, memory.config.primary.name) for entry in entries])
+    if len(entries) == LIMIT_MAX:
+        out.note(f"these are the first {LIMIT_MAX}; there may be more")
     if not entries:
         out.remark("nothing waits")
     return Exit.OK
 
 
 async def _retry(memory: MemoryManager, numbers: Sequence[int], out: Output) -> int:
-    tried = set(numbers) or await _all(memory)
     gone = await memory.retry(numbers or None)
-    left = [entry for entry in await memory.journal_entries() if entry.number in tried]
+    left = [entry for entry in await memory.journal_entries() if _is_tried(entry, numbers)]
     if out.json:
         out.data({"gone": gone, "left": [_to_wire(entry) for entry in left]})
     else:
@@ -77,9 +80,8 @@ async def _retry(memory: MemoryManager, numbers: Sequence[int], out: Output) -> 
     return Exit.PARTIAL if left else Exit.OK
 
 
-async def _all(memory: MemoryManager) -> set[int]:
-    """The numbers of the entries that a retry of all is about."""
-    return {entry.number for entry in await memory.journal_entries() if entry.state != "conflict"}
+def _is_tried(entry: JournalEntry, numbers: Sequence[int]) -> bool:
+    return entry.number in numbers if numbers else entry.state != "conflict"
 
 
 async def _drop(memory: MemoryManager, numbers: Sequence[int], out: Output) -> int:
