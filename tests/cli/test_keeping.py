@@ -254,13 +254,16 @@ def expire(cli, number):
     time.sleep(1.1)
 
 
+MAINTAINED = ("expire", "history", "spaces", "embed", "execute", "deliver")
+
+
 def test_maintain(cli):
-    """`maintain` does all kinds to the end, and says how much each removed and how many memories were embedded."""
+    """`maintain` does all kinds to the end, and says how much each did."""
     expire(cli, 2)
     removed = {"expire": 2, "history": 0, "spaces": 0}
-    data = {"removed": removed, "embedded": 0, "complete": True, "troubles": []}
+    data = {"removed": removed, "embedded": 0, "executed": 0, "delivered": 0, "complete": True, "troubles": []}
     assert cli.ok("maintain", "--json").data == data
-    assert cli.ok("maintain").rows == [["expire", "0"], ["history", "0"], ["spaces", "0"], ["embed", "0"]]
+    assert cli.ok("maintain").rows == [[kind, "0"] for kind in MAINTAINED]
 
 
 def test_maintain_watch(cli, config):
@@ -270,11 +273,11 @@ def test_maintain_watch(cli, config):
     config.write_text(f"{config.read_text()}\n[maintenance]\ninterval_seconds = 5\n")
     command = [sys.executable, "-c", HASTY, "--config", cli.config, "maintain", "--watch"]
     watch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=cli.environ)
-    rounds = [watch.stdout.readline() for _ in range(12)]
+    rounds = [watch.stdout.readline() for _ in range(3 * len(MAINTAINED))]
     watch.send_signal(signal.SIGINT)
     assert watch.communicate()[1] == ""
     assert watch.returncode == Exit.INTERRUPTED
-    assert rounds == ["expire\t0\n", "history\t0\n", "spaces\t0\n", "embed\t0\n"] * 3
+    assert rounds == [f"{kind}\t0\n" for kind in MAINTAINED] * 3
 
 
 HASTY = """

@@ -34,7 +34,7 @@ from memspine.errors import (
 REQUIRED = {
     "quickstart", "add", "search", "list", "get", "update", "delete", "history", "restore", "purge", "stats", "import",
     "export", "backup", "copy", "verify", "plugins", "config", "maintain", "doctor", "new-plugin", "inject", "preview",
-    "engine", "reindex", "models",
+    "engine", "reindex", "models", "status", "journal", "reconcile",
 }  # fmt: skip
 
 

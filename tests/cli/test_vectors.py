@@ -360,7 +360,7 @@ def test_maintain_embeds(filled, toy_source):
     answer = filled("maintain")
     assert answer.code == Exit.PARTIAL
     assert answer.rows == [["expire", "0"], ["history", "0"], ["spaces", "0"], ["embed", "0"]]
-    assert "memspine: note: not embedded to the end: embedding source 'toy'" in answer.err
+    assert "memspine: note: not done to the end: embedding source 'toy'" in answer.err
 
 
 # ── doctor ──

@@ -46,22 +46,37 @@ def test_the_shell_examples_run(tmp_path):
     assert "spare key" in printed
 
 
-def test_the_configuration_example_is_valid(tmp_path):
-    """The TOML example passes the product's own check."""
-    (toml,) = blocks("toml")
+@pytest.mark.parametrize("toml", blocks("toml"))
+def test_the_configuration_examples_are_valid(toml, tmp_path):
+    """Each TOML example passes the product's own check."""
     tomllib.loads(toml)
     (tmp_path / "memspine.toml").write_text(toml, encoding="utf-8")
     run("memspine", "--config", "memspine.toml", "config", "check", folder=tmp_path)
 
 
-def test_the_copy_example_runs(tmp_path):
-    """The lines that copy and compare stores work with the TOML example, and find both the same."""
-    (shell,) = [block for block in blocks("sh") if "memspine copy" in block]
-    (toml,) = blocks("toml")
+@pytest.fixture
+def chain(tmp_path):
+    """A folder with the TOML example of a chain."""
+    (toml,) = [block for block in blocks("toml") if "replicate" in block]
     (tmp_path / "memspine.toml").write_text(toml, encoding="utf-8")
     (tmp_path / "memspine.toml").chmod(0o600)
-    run("memspine", "add", "The spare key hangs in the shed.", folder=tmp_path)
-    printed = run("sh", "-e", "-c", shell, folder=tmp_path)
+    return tmp_path
+
+
+def test_the_chain_example_runs(chain):
+    """Every line about chains works: the memory is in the replica, nothing waits, and there is nothing to settle."""
+    (shell,) = [block for block in blocks("sh") if "memspine status" in block]
+    printed = run("sh", "-e", "-c", shell, folder=chain)
+    assert "replica\tteam\tok\tfollowing, nothing behind" in printed
+    assert "left\t0\n" in printed
+    assert printed.endswith("conflicts\t0\n")
+
+
+def test_the_copy_example_runs(chain):
+    """The lines that copy and compare stores work with the TOML example of a chain, and find both the same."""
+    (shell,) = [block for block in blocks("sh") if "memspine copy" in block]
+    run("memspine", "add", "The spare key hangs in the shed.", folder=chain)
+    printed = run("sh", "-e", "-c", shell, folder=chain)
     assert "copied\t1" in printed
     assert "same\t1\ndifferent\t0" in printed
 

@@ -48,7 +48,8 @@ MEANINGS: Final = {
     Exit.CONFLICT: "the memory is not in the expected state; nothing was changed",
     Exit.UNAVAILABLE: "a store, a journal, a model or a download cannot be reached, is too slow, or is broken",
     Exit.CAPABILITY: "the store cannot do this, or there is no source of vectors for it",
-    Exit.PARTIAL: "partly done: bad lines, pending places of a purge, some of several memories, copies that differ",
+    Exit.PARTIAL: "partly done: bad lines, places of a purge, some of several memories, copies that differ, a chain "
+    "that needs somebody to look at it",
     Exit.INTERRUPTED: "interrupted",
 }
 

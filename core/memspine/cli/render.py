@@ -53,9 +53,10 @@ def _recalls(memory: Memory) -> str:
     return f"{memory.access_count} times{last}"
 
 
-def show(memory: Memory, out: Output) -> None:
+def show(memory: Memory, out: Output, *, pending: bool = False) -> None:
     """One memory, all of it: its fields a line each, an empty line, the content as it is."""
-    for name, value in details(memory):
+    state = [("pending", "waits in the journal for the primary")] if pending else []
+    for name, value in [*details(memory), *state]:
         out.line(f"{name + ':':<10}{value}")
     out.line()
     out.block(memory.content)
@@ -78,17 +79,18 @@ def result_data(result: MemoryResult) -> dict[str, Any]:
         "notes": list(result.notes),
         "backend": result.backend,
         "degraded": list(result.degraded),
+        **({"pending": True} if result.pending else {}),
     }
 
 
 def answer(result: MemoryResult, out: Output, *, said: str, with_id: bool = False) -> None:
-    """What became of a write: the memory's id and a word, with --quiet the id alone."""
+    """What became of a write: the memory's id and a word (`pending` if it waits), with --quiet the id alone."""
     memory = result.memory
     if out.json:
         data = result_data(result)
         out.data({"id": memory.id, **data} if with_id else data)
         return
-    out.cells(*((memory.id,) if out.quiet else (memory.id, said)))
+    out.cells(*((memory.id,) if out.quiet else (memory.id, "pending" if result.pending else said)))
     for note in result.notes:
         out.note(note)
     tell_degraded(result.degraded, out)

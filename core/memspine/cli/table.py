@@ -43,6 +43,9 @@ COMMANDS: Final = {
     "reindex": Command("keeping", "embed everything that has no vector yet"),
     "models": Command("keeping", "list, fetch, path: the files of models that plugins use"),
     "maintain": Command("keeping", "do the background work now"),
+    "status": Command("keeping", "which backends work, how far replicas are, what waits"),
+    "journal": Command("keeping", "list, retry, drop: what has not arrived yet"),
+    "reconcile": Command("keeping", "make a replica what the primary is, settle conflicts"),
     "new-plugin": Command("keeping", "write a distribution for a store of your own", "new_plugin"),
 }
 

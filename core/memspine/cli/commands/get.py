@@ -32,7 +32,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
         if out.json:
             out.data(result_data(result))
         else:
-            show(result.memory, out)
+            show(result.memory, out, pending=result.pending)
             tell_degraded(result.degraded, out)
         return 0
 

@@ -1,7 +1,8 @@
 """Do the background work now, all of it: sweep expired memories, drop old history, tombstones and feed rows, drop
-vectors that nobody uses any more, embed what has no vector yet.
+vectors that nobody uses any more, embed what has no vector yet, do writes that wait for the primary, deliver what
+changed to the replicas.
 
-Exit code 9 when something keeps memories from being embedded; the rest is done all the same.
+Exit code 9 when something keeps any of it from being done; the rest is done all the same.
 """
 
 from __future__ import annotations
@@ -43,10 +44,11 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
 def _answer(report: MaintenanceReport, out: Output) -> None:
     if out.json:
-        data = {"removed": dict(report.removed), "embedded": report.embedded, "complete": report.complete}
-        out.data({**data, "troubles": list(report.troubles)})
+        data = {name: getattr(report, name) for name in ("embedded", "executed", "delivered", "complete")}
+        out.data({"removed": dict(report.removed), **data, "troubles": list(report.troubles)})
         return
     rows = [(kind, str(count)) for kind, count in report.removed.items()]
-    out.table(("kind", "done"), [*rows, ("embed", str(report.embedded))])
+    done = {"embed": report.embedded, "execute": report.executed, "deliver": report.delivered}
+    out.table(("kind", "done"), [*rows, *((kind, str(count)) for kind, count in done.items())])
     for trouble in report.troubles:
-        out.note(f"not embedded to the end: {trouble}")
+        out.note(f"not done to the end: {trouble}")

@@ -1,0 +1,258 @@
+"""status, journal, reconcile, maintain, and what the other commands say while the primary is down."""
+
+import pytest
+
+from memspine.cli.codes import Exit
+
+SETTINGS = """\
+[memory]
+owner = "me"
+primary = "notes"
+fallbacks = ["team", "archive"]
+on_write_failure = "spool"
+
+[journal]
+path = "waiting.journal"
+
+[backends.notes]
+plugin = "sqlite"
+path = "notes.db"
+
+[backends.team]
+plugin = "sqlite"
+path = "team.db"
+replicate = true
+
+[backends.archive]
+plugin = "sqlite"
+path = "archive.db"
+
+[embedding]
+source = "none"
+"""
+NO_DATABASE = b"no database at all " * 100
+
+
+class Chain:
+    """A primary with a replica and a fallback; the primary can be taken down."""
+
+    def __init__(self, cli, work):
+        self.cli, self.work, self.file = cli, work, work / "notes.db"
+
+    def down(self):
+        """From now on the primary's file is none of SQLite's."""
+        if self.file.exists():
+            self.file.rename(self.work / "aside.db")
+        self.file.write_bytes(NO_DATABASE)
+
+    def up(self):
+        """The primary is as it was."""
+        self.file.unlink()
+        if (self.work / "aside.db").exists():
+            (self.work / "aside.db").rename(self.file)
+
+    def other(self, *arguments):
+        """A command of somebody else, whose only store is the replica's."""
+        settings = self.work / "other.toml"
+        settings.write_text('[backends.team]\nplugin = "sqlite"\npath = "team.db"\n[embedding]\nsource = "none"\n')
+        return self.cli.ok(*arguments, config=settings)
+
+
+@pytest.fixture
+def chain(cli, config, work):
+    config.write_text(SETTINGS)
+    return Chain(cli, work)
+
+
+def conflicting(chain):
+    """A memory that was changed in the primary and, by others, in the replica; its id."""
+    id = chain.cli.add("Juno eats duck")
+    chain.cli.ok("maintain")
+    chain.other("update", id, "Juno eats fish")
+    chain.cli.ok("update", id, "Juno eats potato")
+    chain.cli("maintain")
+    return id
+
+
+def test_status_of_a_chain_that_works(chain):
+    """Each backend has a line with its role and state, so has the journal, and the exit code is 0."""
+    chain.cli.add("Juno eats duck", "--no-maintenance")
+    assert chain.cli.ok("maintain").rows[-1] == ["deliver", "1"]
+    answer = chain.cli.ok("status")
+    assert answer.rows == [
+        ["primary", "notes", "ok", "-"],
+        ["replica", "team", "ok", "following, nothing behind"],
+        ["fallback", "archive", "ok", "-"],
+        ["journal", str(chain.work / "waiting.journal"), "ok", "nothing waiting"],
+    ]
+    assert answer.err == ""
+    data = chain.cli.ok("status", "--json").data
+    assert [(one["role"], one["health"]["ok"]) for one in data["backends"]] == [
+        ("primary", True), ("replica", True), ("fallback", True)
+    ]  # fmt: skip
+    assert data["backends"][1]["replica"]["behind"] == 0
+    assert (data["journal"]["pending"], data["problems"]) == (0, [])
+
+
+def test_status_of_a_store_alone(cli):
+    """A backend without a chain is told about alone; there is no journal."""
+    assert cli.ok("status").rows == [["primary", "notes", "ok", "-"]]
+    assert cli.ok("status", "--json").data["journal"] is None
+
+
+def test_status_of_an_outage(chain):
+    """A backend that does not work is a line of its own on standard error, and the exit code is 9."""
+    chain.down()
+    answer = chain.cli("status")
+    assert answer.code == Exit.PARTIAL
+    assert answer.rows[0][:3] == ["primary", "notes", "not ok"]
+    assert "memspine: notes: " in answer.err
+    answer = chain.cli("status", "--json")
+    assert answer.code == Exit.PARTIAL
+    assert len(answer.data["problems"]) == 1
+
+
+def test_status_counts_what_is_behind(chain):
+    """What a replica has not got yet is counted."""
+    chain.cli.add("Juno eats duck", "--no-maintenance")
+    chain.cli.ok("maintain")
+    chain.cli.add("Heron is a bicycle", "--no-maintenance")
+    assert chain.cli.ok("status", "--json").data["backends"][1]["replica"]["behind"] == 1
+
+
+def test_writes_are_refused_during_an_outage(chain, config):
+    """Without spooling a write fails while the primary is down, and nothing waits."""
+    config.write_text(SETTINGS.replace('"spool"', '"refuse"'))
+    chain.down()
+    assert chain.cli("add", "Juno eats duck").code == Exit.UNAVAILABLE
+    assert chain.cli.ok("journal", "list", "--json").data == {"data": [], "total": 0}
+
+
+def test_writes_wait_for_the_primary(chain):
+    """With spooling, add, update and delete say that they wait, get shows it, and all is done when the primary is
+    back."""
+    gone = chain.cli.add("Heron is a bicycle")
+    chain.down()
+    answer = chain.cli.ok("add", "Juno eats duck")
+    id, said = answer.rows[0]
+    assert said == "pending"
+    assert "pending:  waits in the journal for the primary" in chain.cli.ok("get", id).out
+    assert chain.cli.ok("get", id, "--json").data["pending"] is True
+    assert chain.cli.ok("update", id, "Juno eats duck and potato", "--json").data["pending"] is True
+    assert chain.cli.ok("delete", gone).rows == [[gone, "pending"]]
+    assert chain.cli("get", gone).code == Exit.NOT_FOUND
+    rows = chain.cli.ok("journal", "list").rows
+    assert [(row[1], row[2], row[3], row[5]) for row in rows] == [
+        ("pending", "create", id, "notes"),
+        ("pending", "update", id, "notes"),
+        ("pending", "delete", gone, "notes"),
+    ]
+    assert "3 writes waiting since " in chain.cli("status").out
+    chain.up()
+    assert chain.cli.ok("maintain", "--json").data["executed"] == 3
+    answer = chain.cli.ok("get", id, "--json").data
+    assert (answer["memory"]["content"], "pending" in answer) == ("Juno eats duck and potato", False)
+    assert chain.cli.ok("journal", "list").rows == []
+
+
+def test_an_update_that_was_taken_is_not_pending(chain):
+    """Where the primary answers, nothing says that anything is pending."""
+    id = chain.cli.add("Juno eats duck")
+    assert "pending" not in chain.cli.ok("update", id, "Juno eats fish", "--json").data
+    assert "pending" not in chain.cli.ok("delete", id, "--json").data["deleted"][0]
+
+
+def test_retry(chain):
+    """Retrying says how many entries went, names those that did not with the reason, and then ends with 9."""
+    chain.down()
+    id = chain.cli.add("Juno eats duck")
+    answer = chain.cli("journal", "retry")
+    assert (answer.code, answer.rows) == (Exit.PARTIAL, [["gone", "0"], ["left", "1"]])
+    assert "memspine: entry 1 is pending: " in answer.err
+    assert chain.cli("journal", "retry", "1", "--json").data["left"][0]["id"] == id
+    chain.up()
+    assert chain.cli.ok("journal", "retry", "1").rows == [["gone", "1"], ["left", "0"]]
+    assert chain.cli.ok("journal", "retry", "--json").data == {"gone": 0, "left": []}
+
+
+def test_drop(chain):
+    """A dropped entry never goes; a number that nothing has is not found, and a word is no number."""
+    chain.down()
+    id = chain.cli.add("Juno eats duck")
+    (entry,) = chain.cli.ok("journal", "list", "--json").data["data"]
+    assert (entry["id"], entry["operation"], entry["apiKeyId"], entry["kind"]) == (id, "create", "me", "write")
+    answer = chain.cli("journal", "drop", "77")
+    assert answer.code == Exit.NOT_FOUND
+    assert "no journal entry '77'" in answer.err
+    assert chain.cli.ok("journal", "drop", entry["number"], "--json").data == {"dropped": 1}
+    chain.up()
+    chain.cli.ok("maintain")
+    assert chain.cli("get", id).code == Exit.NOT_FOUND
+    assert chain.cli("journal", "drop", "x").code == Exit.USAGE
+    assert chain.cli("journal", "drop").code == Exit.USAGE
+
+
+def test_what_others_changed_in_a_replica_is_in_conflict(chain):
+    """A conflict is among the entries and the problems, and reconcile leaves both sides without --take."""
+    id = conflicting(chain)
+    (entry,) = chain.cli.ok("journal", "list", "--json").data["data"]
+    assert (entry["id"], entry["state"], entry["replica"]) == (id, "conflict", "team")
+    answer = chain.cli("status")
+    assert answer.code == Exit.PARTIAL
+    assert "team: 1 in conflict; see `memspine journal list`" in answer.err
+    answer = chain.cli("reconcile", "notes", "team")
+    assert (answer.code, answer.rows[-1]) == (Exit.PARTIAL, ["conflicts", "1"])
+    assert "memspine: 1 in conflict, and both sides stay; " in answer.err
+    assert chain.other("get", id, "--json").data["memory"]["content"] == "Juno eats fish"
+
+
+@pytest.mark.parametrize(("side", "content"), [("primary", "Juno eats potato"), ("replica", "Juno eats fish")])
+def test_a_conflict_is_settled(chain, side, content):
+    """With --take the state of one side is that of both afterwards, and nothing is left to look at."""
+    id = conflicting(chain)
+    data = chain.cli.ok("reconcile", "notes", "team", "--take", side, "--json").data
+    assert (data["settled"], data["conflicts"]) == (1, 0)
+    chain.cli.ok("maintain")
+    assert chain.cli.ok("get", id, "--json").data["memory"]["content"] == content
+    chain.cli.ok("verify", "notes", "team")
+    chain.cli.ok("status")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ("team", "notes", "backends.team: is not the primary, which is 'notes'"),
+        ("notes", "archive", "backends.archive: is no replica of 'notes'; replicas: team"),
+        ("notes", "notes", "backends.notes: is no replica of 'notes'"),
+        ("notes", "nowhere", "backends.nowhere: is no backend of the configuration; there are: notes, team, archive"),
+    ],
+)
+def test_what_cannot_be_reconciled(chain, first, second, said):
+    """What is not a primary and its replica is one line that says what there is."""
+    answer = chain.cli("reconcile", first, second)
+    assert answer.code == Exit.CONFIG
+    assert said in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_a_primary_that_nobody_answers_for(chain, config):
+    """A service that cannot be reached is a primary that is down: what is written waits for it."""
+    service = 'plugin = "http"\nurl = "http://127.0.0.1:9"\nallow_local = ["127.0.0.1"]\n'
+    config.write_text(SETTINGS.replace('plugin = "sqlite"\npath = "notes.db"\n', service))
+    id, said = chain.cli.ok("add", "Juno eats duck").rows[0]
+    assert said == "pending"
+    assert "Juno eats duck" in chain.cli.ok("get", id).out
+    answer = chain.cli("maintain")
+    assert (answer.code, answer.rows[-2:]) == (Exit.PARTIAL, [["execute", "0"], ["deliver", "0"]])
+    assert "memspine: note: not done to the end: " in answer.err
+    assert chain.cli("status").code == Exit.PARTIAL
+
+
+def test_a_replica_answers_during_an_outage(chain):
+    """While the primary is down its replica gives what it has, and the answer says whose it is."""
+    id = chain.cli.add("Juno eats duck")
+    chain.cli.ok("maintain")
+    chain.down()
+    answer = chain.cli.ok("get", id, "--json").data
+    assert (answer["backend"], answer["memory"]["content"]) == ("team", "Juno eats duck")
+    assert answer["degraded"]
