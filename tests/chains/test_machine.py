@@ -1,0 +1,237 @@
+"""Random lives of a chain: stores that come and go, processes that die, and what must hold all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from memspine import times
+from memspine.chain import Create, Delete, Update
+from memspine.contracts import Capability
+from memspine.errors import BackendUnavailable, ConflictError, NotFoundError
+from memspine.ids import keyed_id
+from memspine.journal import entries
+from memspine.model import MemoryChanges, MemoryFilter, MemoryRef, NewMemory, Scope
+
+from .switched import OUTAGES, World, store
+
+OWNERS = ("a", "ab")
+KEYS = ("k", "l", "")
+ARCHIVED = "archived"
+
+owners = st.sampled_from(OWNERS)
+keys = st.sampled_from(KEYS)
+
+
+def id_of(owner, key):
+    return keyed_id(owner, key) if key else "plain"
+
+
+class Lives(RuleBasedStateMachine):
+    """A chain, and what may be true of each memory: the contents it may have, None for absent."""
+
+    has_feed = True
+    spools = True
+
+    def __init__(self):
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.runner = asyncio.Runner()
+        self.number = 0
+        self.may_be = {MemoryRef(owner, id_of(owner, key)): {None} for owner in OWNERS for key in KEYS}
+        self.was_there = set()
+        self.provoked = set()
+
+    def teardown(self):
+        self.run(self.world.close())
+        self.runner.close()
+        self.folder.cleanup()
+
+    def run(self, awaitable):
+        return self.runner.run(awaitable)
+
+    @initialize()
+    def begin(self):
+        without = () if self.has_feed else (Capability.CHANGES, Capability.HISTORY)
+        archive = store("archive", without=(Capability.PUT,))
+        self.world = World(
+            Path(self.folder.name) / "journal.db",
+            store("primary", without=without),
+            replicas=[store("replica")],
+            fallbacks=[archive],
+            spools=self.spools,
+        )
+
+        async def fill():
+            for ref in self.may_be:
+                scope = Scope.of_owner(ref.owner)
+                await archive.create(NewMemory(content=ARCHIVED), scope=scope, id=ref.id, now=times.now())
+
+        self.run(fill())
+
+    # ── writing ──
+
+    def write(self, ref, write, becomes):
+        """Do a write and note what may be true after it. A write of what may be absent may turn out to be refused."""
+        before = self.may_be[ref]
+        try:
+            answer = self.run(self.world.chain.submit(write))
+        except BackendUnavailable as error:
+            if error.outcome == "unknown":
+                self.may_be[ref] = before | {becomes}
+            return
+        except (NotFoundError, ConflictError):
+            assert None in before, "a memory that was acknowledged cannot be missing"
+            return
+        if answer.pending and not isinstance(write, Create) and None in before:
+            self.provoked.add(ref)  # it may be refused when its turn comes
+            self.may_be[ref] = before | {becomes}
+        else:
+            assert isinstance(write, Create) or before != {None}
+            self.may_be[ref] = {becomes}
+        self.was_there.add(ref)
+
+    def content(self):
+        self.number += 1
+        return f"content {self.number}"
+
+    @rule(owner=owners, key=keys)
+    def create(self, owner, key):
+        ref, content = MemoryRef(owner, id_of(owner, key)), self.content()
+        new = NewMemory(content=content, key=key)
+        self.write(ref, Create(owner=owner, id=ref.id, memory=new, now=times.now()), content)
+
+    @rule(owner=owners, key=keys)
+    def update(self, owner, key):
+        ref, content = MemoryRef(owner, id_of(owner, key)), self.content()
+        changes = MemoryChanges(content=content)
+        self.write(
+            ref, Update(owner=owner, id=ref.id, changes=changes, expected_revision=None, now=times.now()), content
+        )
+
+    @rule(owner=owners, key=keys)
+    def delete(self, owner, key):
+        ref = MemoryRef(owner, id_of(owner, key))
+        self.write(ref, Delete(owner=owner, id=ref.id, expected_revision=None, now=times.now()), None)
+
+    # ── reading ──
+
+    @rule(owner=owners, key=keys)
+    def get(self, owner, key):
+        ref = MemoryRef(owner, id_of(owner, key))
+        found = self.run(self.world.chain.get_many([ref.id], scope=Scope.of_owner(owner), now=times.now()))
+        memory = found.memories.get(ref.id)
+        if memory is None:
+            is_told = found.failures or ref.id in found.pending
+            assert is_told or None in self.may_be[ref], "an acknowledged memory is missing, and nobody says why"
+            return
+        assert memory.owner == owner
+        if self.may_be[ref] == {None} and ref in self.was_there and ref not in self.provoked:
+            raise AssertionError(f"{memory.content!r} was deleted and came back from {found.backends}")
+        if found.backends[ref.id] == "primary" and ref not in self.provoked:
+            assert memory.content in self.may_be[ref]
+
+    @rule(owner=owners)
+    def look(self, owner):
+        scope = Scope.of_owner(owner)
+        try:
+            answer = self.run(
+                self.world.chain.search(
+                    lambda backend: backend.list(MemoryFilter(), scope=scope, now=times.now(), limit=10)
+                )
+            )
+        except BackendUnavailable:
+            return
+        memories = answer.value.memories
+        hidden = self.run(self.world.chain.hidden(memories, scope=scope, backend=answer.backend))
+        for memory in hidden.without(memories):
+            ref = MemoryRef(memory.owner, memory.id)
+            assert memory.owner == owner
+            gone = self.may_be[ref] == {None} and ref in self.was_there and ref not in self.provoked
+            assert not gone, f"{memory.content!r} was deleted and is found in {answer.backend}"
+
+    # ── faults ──
+
+    @rule(place=st.sampled_from((0, 0, 1, 2)), outage=st.sampled_from(OUTAGES))
+    def switch(self, place, outage):
+        self.world.stores[place].outage = outage
+
+    @rule()
+    def restart(self):
+        self.run(self.world.close())
+        self.world.start()
+
+    @rule()
+    def deliver(self):
+        self.run(self.world.deliveries.run(seconds=None))
+
+    @precondition(lambda self: self.has_feed)
+    @rule(owner=owners, key=keys)
+    def edit_the_replica(self, owner, key):
+        """Somebody else changes the replica."""
+        ref, replica = MemoryRef(owner, id_of(owner, key)), self.world.replicas[0]
+        outage, replica.outage = replica.outage, "up"
+        try:
+            self.run(
+                replica.update(
+                    ref.id, MemoryChanges(content="edited"), scope=Scope.of_owner(owner), now=times.now()
+                )
+            )
+            self.provoked.add(ref)
+        except NotFoundError:
+            pass
+        finally:
+            replica.outage = outage
+
+    # ── the rule ──
+
+    @rule()
+    def settle(self):
+        """All are up, and all is delivered: every acknowledged write is everywhere, but for what was provoked."""
+        self.run(self.world.settle())
+        listed = self.run(self.world.journal.read(lambda connection: entries.listed(connection, 1000)))
+        for entry in listed:
+            assert MemoryRef(entry.owner, entry.id) in self.provoked, entry
+        for ref, may_be in self.may_be.items():
+            scope, now = Scope.of_owner(ref.owner), times.now()
+            primary = self.run(self.world.primary.get(ref.id, scope=scope, now=now))
+            content = None if primary is None else primary.content
+            if ref in self.provoked:
+                if not any((entry.owner, entry.id) == ref for entry in listed):
+                    self.may_be[ref] = {content}
+                continue
+            assert content in may_be
+            self.may_be[ref] = {content}
+            replica = self.run(self.world.replicas[0].get(ref.id, scope=scope, now=now))
+            assert (None if replica is None else replica.content) == content
+            if self.has_feed and primary is not None:
+                assert (replica.revision, replica.content_hash) == (primary.revision, primary.content_hash)
+
+
+class Refusing(Lives):
+    spools = False
+
+
+class WithoutFeed(Lives):
+    has_feed = False
+
+
+@pytest.mark.parametrize("lives", [Lives, Refusing, WithoutFeed])
+def test_whatever_happens_nothing_acknowledged_is_lost(lives):
+    """Whatever stores and processes do, once all are up every acknowledged write is in every replica, no deleted memory
+    comes back, and nothing of one owner is seen by another."""
+    run_state_machine_as_test(
+        lives,
+        settings=settings(
+            max_examples=60,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
