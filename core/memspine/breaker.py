@@ -11,9 +11,9 @@ PAUSE_SECONDS_MAX: Final = 300.0
 
 
 class Breaker:
-    """Remembers that something is out of order. After `failures` in a row it is left alone for `pause_seconds` (2 s), after
-    each further one twice as long, longer where it asked for that, and never longer than `pause_seconds_max`; the first
-    success afterwards forgets it all."""
+    """Remembers that something is out of order. After `failures` in a row it is left alone for `pause_seconds` (2 s),
+    after each further one twice as long, longer where it asked for that, and never longer than `pause_seconds_max`; the
+    first success afterwards forgets it all."""
 
     def __init__(
         self,

@@ -93,7 +93,9 @@ class ChainStatus:
     def problems(self) -> tuple[str, ...]:
         """What a person has to look at, one line each; empty when all is well."""
         lines = [
-            f"{one.name}: {one.health.detail.removeprefix(f'{one.name}: ')}" for one in self.backends if not one.health.ok
+            f"{one.name}: {one.health.detail.removeprefix(f'{one.name}: ')}"
+            for one in self.backends
+            if not one.health.ok
         ]
         for one in self.backends:
             if (replica := one.replica) is None:

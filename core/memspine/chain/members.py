@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Literal, TypeVar
 
 from memspine.breaker import Breaker
 from memspine.contracts import MemoryBackend
-from memspine.errors import BackendUnavailable
+from memspine.errors import BackendUnavailable, MemspineError
 from memspine.ondemand import CallFailed, OnDemand
 
 T = TypeVar("T")
@@ -75,10 +76,10 @@ class Member:
         except BackendUnavailable as error:
             breaker.fail(_reason(error), pauses=pauses)
             raise
-        except Exception:
+        except MemspineError:
             breaker.succeed()  # it answered, though not what was hoped for
             raise
-        except BaseException:
+        except asyncio.CancelledError:
             breaker.abandon()
             raise
         breaker.succeed()

@@ -83,15 +83,9 @@ class Journal:
         with self._translated():
             self._check_file()
             connection = self._opened()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                result = work(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-            return result
+            with connection:  # commits, or rolls back
+                connection.execute("BEGIN IMMEDIATE")
+                return work(connection)
 
     def _lock(self, work: str) -> Connection | None:
         """An open exclusive transaction on a file of its own: a lock on every system, and none that outlives us."""
@@ -139,11 +133,10 @@ class Journal:
             connection = sqlite3.connect(
                 f"file:{name}?mode=rw", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
             )
-            try:
+            with contextlib.ExitStack() as stack:
+                stack.callback(connection.close)
                 self._prepare(connection)
-            except BaseException:
-                connection.close()
-                raise
+                stack.pop_all()
             self._connection, self._file = connection, (found.st_dev, found.st_ino)
         return self._connection
 
