@@ -39,7 +39,7 @@ def test_the_python_examples_print_what_was_remembered(tmp_path):
 
 def test_the_shell_examples_run(tmp_path):
     """Every line of the shell section works, one after the other, in an empty home."""
-    (shell,) = [block for block in blocks("sh") if "memspine add" in block]
+    (shell,) = [block for block in blocks("sh") if "memspine doctor" in block]
     (tmp_path / "notes.txt").write_text("The spare key hangs in the shed.\n", encoding="utf-8")
     printed = run("sh", "-e", "-c", shell, folder=tmp_path)
     assert "Juno eats duck and potato now" in printed

@@ -43,6 +43,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
 
 async def _delete(memory: MemoryManager, options: argparse.Namespace, out: Output) -> int:
+    from memspine.cli.render import tell_degraded
     from memspine.cli.report import as_data, tell
     from memspine.cli.sessions import require_sessions
 
@@ -66,6 +67,7 @@ async def _delete(memory: MemoryManager, options: argparse.Namespace, out: Outpu
             deleted.append(result)
             if not out.json:
                 out.cells(result.id, "pending" if result.pending else "deleted")
+            tell_degraded(result.degraded, out)
     if out.json:
         out.data({"deleted": [_as_data(result) for result in deleted], "failed": failed})
     return Exit.PARTIAL if deleted and failed else code
@@ -76,7 +78,10 @@ def _as_data(result: DeleteResult) -> dict[str, Any]:
     from memspine.wire import tombstone_to_wire
 
     stone = Tombstone(id=result.id, owner=result.owner, revision=result.revision, deleted_at=result.deleted_at)
-    return {**tombstone_to_wire(stone), **({"pending": True} if result.pending else {})}
+    more: dict[str, Any] = {"pending": True} if result.pending else {}
+    if result.degraded:
+        more["degraded"] = list(result.degraded)
+    return {**tombstone_to_wire(stone), **more}
 
 
 async def _delete_many(memory: MemoryManager, options: argparse.Namespace, out: Output) -> int:

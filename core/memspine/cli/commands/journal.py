@@ -57,7 +57,8 @@ async def _list(memory: MemoryManager, out: Output) -> int:
 
     entries = await memory.journal_entries()
     if out.json:
-        out.data({"data": [_to_wire(entry) for entry in entries], "total": len(entries)})
+        is_cut = len(entries) == LIMIT_MAX
+        out.data({"data": [_to_wire(entry) for entry in entries], "total": len(entries), "cut": is_cut})
         return Exit.OK
     if entries or not out.is_terminal:
         out.table(_COLUMNS, [_row(entry, memory.config.primary.name) for entry in entries])
@@ -76,7 +77,8 @@ async def _retry(memory: MemoryManager, numbers: Sequence[int], out: Output) -> 
     else:
         out.table(("what", "entries"), [("gone", str(gone)), ("left", str(len(left)))])
         for entry in left:
-            out.error(f"entry {entry.number} is {entry.state}: {entry.error or 'it was not its turn'}", type="partial")
+            why = entry.error or "it was not tried yet; `memspine status` tells who does not answer"
+            out.error(f"entry {entry.number} is {entry.state}: {why}", type="partial")
     return Exit.PARTIAL if left else Exit.OK
 
 

@@ -6,7 +6,7 @@ Exit code 9 when there is something to look at; each such thing is a line of its
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from memspine.cli.codes import Exit
 from memspine.cli.opening import with_memory
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from memspine.cli.output import Output
     from memspine.manager import MemoryManager
     from memspine.status import BackendStatus, ChainStatus, JournalStatus, ReplicaStatus
+
+_UNKNOWN: Final = "nobody can say now how far behind"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +53,8 @@ def _answer(status: ChainStatus, out: Output) -> None:
 def _row(one: BackendStatus) -> tuple[str, str, str, str]:
     state = "ok" if one.health.ok else "not ok"
     more = [] if one.breaker == "closed" else [f"this process's breaker is {one.breaker}"]
-    if one.replica is not None:
-        more = [_replica_text(one.replica), *more]
+    if one.role == "replica":
+        more = [_UNKNOWN if one.replica is None else _replica_text(one.replica), *more]
     return (one.role, one.name, state, "; ".join(more) or "-")
 
 
@@ -71,17 +73,19 @@ def _behind_texts(replica: ReplicaStatus) -> tuple[str, ...]:
     if replica.stage == "left behind":
         return ()
     if replica.behind is None:
-        return ("nobody can say now how far behind",)
+        return ("nothing delivered yet" if replica.stage == "new" else _UNKNOWN,)
     more = "more than " if replica.behind_more else ""
-    return (f"{more}{replica.behind} changes behind" if replica.behind else "nothing behind",)
+    return (f"{more}{replica.behind} behind" if replica.behind else "nothing behind",)
 
 
 def _journal_texts(journal: JournalStatus) -> tuple[str, str]:
     from memspine.cli.render import moment
 
+    if journal.error:
+        return "not ok", "cannot be read"
     since = f" since {moment(journal.oldest_at)}" if journal.oldest_at else ""
-    waiting = f"{journal.pending} writes waiting{since}" if journal.pending else "nothing waiting"
-    return "not ok" if journal.error else "ok", f"{waiting}, {journal.dead} dead" if journal.dead else waiting
+    waiting = f"{journal.pending} waiting{since}" if journal.pending else "nothing waiting"
+    return "ok", f"{waiting}, {journal.dead} dead" if journal.dead else waiting
 
 
 def _backend_to_wire(one: BackendStatus) -> dict[str, Any]:
