@@ -8,9 +8,10 @@ import zipfile
 
 import pytest
 
+from memspine.plugins import reader
 from memspine_importers import archives
 
-from .tools import FILES, found_in, recognised_by
+from .tools import FILES, IMPORTERS, found_in, recognised_by, source_of
 
 CHATGPT = (FILES / "chatgpt.json").read_bytes()
 CLAUDE = (FILES / "claude.json").read_bytes()
@@ -119,6 +120,18 @@ def test_files_that_are_too_much_together_are_refused(packed, monkeypatch):
     assert found_in("chatgpt", path).bad == []
     path = packed(("conversations.json", data), change=three_times)
     assert len(found_in("chatgpt", path).bad) >= 2
+
+
+def test_a_long_export_is_read_piece_by_piece(packed):
+    """Reading an archive takes the memory of a few conversations, not of all."""
+    conversation = json.loads(CHATGPT)[0]
+    path = packed(("conversations.json", json.dumps([{**conversation, "id": n} for n in range(2000)])))
+    tracemalloc.start()
+    count = sum(1 for _ in reader(IMPORTERS["chatgpt"])(source_of(path)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count > 10_000
+    assert peak < 4_000_000
 
 
 def test_a_file_that_is_too_long_is_refused(packed, monkeypatch):

@@ -76,9 +76,10 @@ class Archive:
     def head(self, entry: zipfile.ZipInfo, size: int) -> bytes:
         """The beginning of a file; empty where it cannot be read."""
         try:
+            _check_packing(entry)
             with self._archive.open(entry) as file:
                 return file.read(size)
-        except _DAMAGED:
+        except (DocumentError, *_DAMAGED):
             return b""
 
     def open(self, entry: zipfile.ZipInfo) -> Readable:
@@ -91,10 +92,7 @@ class Archive:
             raise DocumentError(f"the archive is damaged here ({_told(error)})") from error
 
     def _check(self, entry: zipfile.ZipInfo) -> None:
-        if entry.flag_bits & _ENCRYPTED:
-            raise DocumentError("it is encrypted; unpack the archive with its password")
-        if entry.compress_type not in _PACKINGS:
-            raise DocumentError("it is packed in an unusual way; unpack the archive")
+        _check_packing(entry)
         if entry.header_offset + entry.compress_size > self._archive_bytes:
             raise DocumentError("the archive is damaged: it says that more is in it than it holds")
         if entry.file_size > ENTRY_BYTES_MAX:
@@ -140,6 +138,13 @@ class _Entry:
 def shown_name(name: str) -> str:
     """The name of a file in an archive, on one line."""
     return "".join(character if character.isprintable() else "?" for character in name)[:_NAME_CHARS]
+
+
+def _check_packing(entry: zipfile.ZipInfo) -> None:
+    if entry.flag_bits & _ENCRYPTED:
+        raise DocumentError("it is encrypted; unpack the archive with its password")
+    if entry.compress_type not in _PACKINGS:
+        raise DocumentError("it is packed in an unusual way; unpack the archive")
 
 
 def _told(error: Exception) -> str:
