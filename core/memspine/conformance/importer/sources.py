@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
@@ -71,24 +71,24 @@ def items(importer: Importer, path: Path, **options: Any) -> list[SourceItem]:
         return list(reader(importer)(source))
 
 
-def memories(found: list[SourceItem]) -> list[SourceMemory]:
+def memories(found: Sequence[SourceItem]) -> list[SourceMemory]:
     """Those items that are memories."""
     return [item for item in found if isinstance(item, SourceMemory)]
 
 
-def bad_lines(found: list[SourceItem]) -> list[BadLine]:
+def bad_lines(found: Sequence[SourceItem]) -> list[BadLine]:
     """Those items that are bad lines."""
     return [item for item in found if isinstance(item, BadLine)]
 
 
-def told(found: list[SourceItem]) -> list[str]:
+def told(found: Sequence[SourceItem]) -> list[str]:
     """What bad lines and notes say."""
     return [
         item.reason if isinstance(item, BadLine) else item.text for item in found if isinstance(item, BadLine | Note)
     ]
 
 
-def said(found: list[SourceItem]) -> set[tuple[tuple[str, ...], str, str]]:
+def said(found: Sequence[SourceItem]) -> set[tuple[tuple[str, ...], str, str]]:
     """Identity, owner and content of the memories."""
     return {(item.identity, item.owner, item.memory.content) for item in memories(found)}
 
