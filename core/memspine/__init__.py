@@ -7,7 +7,7 @@
         result = await memory.search("What does the dog eat?")
 
 Plugins import from `memspine.contracts`, `memspine.model`, `memspine.errors`, `memspine.text`, `memspine.ranking`,
-`memspine.times` and `memspine.hookspecs`; without async there is `memspine.blocking`.
+`memspine.times`, `memspine.outbound` and `memspine.hookspecs`; without async there is `memspine.blocking`.
 """
 
 from __future__ import annotations

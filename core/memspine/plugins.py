@@ -141,8 +141,17 @@ class Plugins:
                 raise PluginError(one.name, f"importer {one.name!r} is offered by {listed}; uninstall all but one")
         return tuple(found)
 
+    def importer(self, name: str) -> Importer:
+        """The importer of this name. Raises UnknownPluginError, and PluginError when two have the same name."""
+        found = {importer.name: importer for importer in self.importers()}
+        if name not in found:
+            raise self._unknown("importer", name)
+        return found[name]
+
     def names(self, kind: str) -> tuple[str, ...]:
-        """The names of all providers of one kind, of every plugin that loads."""
+        """The names of all providers of one kind, or of all importers, of every plugin that loads."""
+        if kind == "importer":
+            return tuple(importer.name for importer in self.importers())
         plugins = (plugin for plugin in self.load_all() if isinstance(plugin, Plugin))
         return tuple(sorted({provider.name for plugin in plugins for provider in plugin.providers[kind]}))
 

@@ -24,6 +24,7 @@ MODULES = (
     "memspine.text",
     "memspine.ranking",
     "memspine.times",
+    "memspine.outbound",
     "memspine.hookspecs",
 )
 

@@ -94,7 +94,11 @@ def test_formats_of_the_kernel_need_no_plugin(cli, work):
     [
         ("a.json", b' [{"who": "knows"}]', "it is a JSON array that no importer recognises"),
         ("a.db", b"SQLite format 3\0....", "it is a SQLite database that no importer recognises"),
-        ("a.zip", b"PK\x03\x04....", "it is a ZIP archive; unpack it and import what is inside"),
+        (
+            "a.zip",
+            b"PK\x03\x04....",
+            "it is a ZIP archive that no importer recognises; unpack it and import what is inside",
+        ),
     ],
 )
 def test_what_nobody_reads_is_one_line(cli, work, name, data, said):

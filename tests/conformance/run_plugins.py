@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 
 ENGINES = ("numpy", "sqlite-vec", "python")
+IMPORTERS = ("chatgpt", "claude", "mem0", "mcp-memory", "omniroute", "basic-memory", "openclaw")
+EXPORTS = Path(__file__).resolve().parents[2] / "plugins" / "importers" / "tests" / "samples.py"
 
 
 def main() -> int:
@@ -28,6 +30,8 @@ def main() -> int:
             runs.append(("embedding", "--memspine-source", "onnx", text))
         text = f'[rerank]\nplugin = "onnx"\nmodel = "{models / "overlap"}"\n'
         runs.append(("reranker", "--memspine-reranker", "onnx", text))
+        text = f'samples = "{EXPORTS.as_posix()}"\n'
+        runs += [("importer", "--memspine-importer", name, text) for name in IMPORTERS]
         for number, (contract, option, name, text) in enumerate(runs):
             command = [sys.executable, "-m", "pytest", "--rootdir", ".", "--confcutdir", ".", "-q"]
             command += ["--pyargs", "memspine.conformance", "--memspine-contract", contract, option, name, *options]

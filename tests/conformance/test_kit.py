@@ -104,6 +104,16 @@ def test_without_a_contract_nothing_runs(kit):
     assert "--memspine-contract" in run.stderr
 
 
+def test_an_importer_has_to_be_named(kit):
+    """There is none to fall back to, and nothing is proven without its exports."""
+    run = kit("--memspine-contract", "importer")
+    assert run.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "name the importer to prove: --memspine-importer NAME" in run.stderr
+    run = kit("--memspine-contract", "importer", "--memspine-importer", "planted")
+    assert run.returncode == 1
+    assert 'name a file that makes some: samples = "samples.py"' in run.stdout
+
+
 @pytest.mark.parametrize(("contract", "option"), NAME_OPTIONS.items())
 def test_an_unknown_plugin_is_a_usage_error(kit, contract, option):
     """The error says what is installed."""

@@ -27,6 +27,7 @@ FILES = {
     ),
     "reranker": ("planted_rerankers",),
     "injector": ("planted_injectors",),
+    "importer": ("planted_importers",),
 }
 
 

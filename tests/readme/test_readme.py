@@ -112,14 +112,17 @@ def test_the_hook_example_registers_a_backend(tmp_path, monkeypatch):
     assert [provider.name for provider in plugin.providers["memory backend"]] == ["mystore"]
 
 
-def test_the_table_of_plugins_says_what_is_claimed():
-    """The capabilities in the README are those that the providers declare."""
-    from memspine.plugins import Plugins
-
-    for name in ("sqlite", "reference"):
-        (row,) = [line for line in README.splitlines() if re.match(rf"\| \[?`{name}`", line)]
-        listed = {word.strip() for word in row.split("|")[3].split(",")}
-        assert listed == {str(capability) for capability in Plugins().memory_backend(name).capabilities}
+def test_the_table_of_capabilities_is_what_the_stores_declare():
+    """The README shows of every store of this repository what its provider claims, and nothing else."""
+    script = Path(__file__).with_name("capabilities.py")
+    printed = run(sys.executable, str(script), folder=ROOT)
+    (table,) = re.findall(r"<!-- capabilities: begin -->\n(.*?)\n<!-- capabilities: end -->", README, re.DOTALL)
+    assert table == printed.strip(), f"stale; run: python {script.relative_to(ROOT)} --write"
+    assert set(re.findall(r"^\| (?:memory backend|vector store) \[?`(\w+)", table, re.MULTILINE)) >= {
+        "http",
+        "reference",
+        "sqlite",
+    }
 
 
 def test_the_commands_for_authors_are_those_of_the_scaffold():

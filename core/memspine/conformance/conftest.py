@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from memspine.conformance.options import CONTRACTS
 from memspine.conformance.session import KitSession
 from memspine.conformance.subject import Opening, Place
+
+if TYPE_CHECKING:
+    from memspine.conformance.importer.samples import Product
 
 
 def pytest_collection_modifyitems(config: pytest.Config) -> None:
@@ -49,6 +53,14 @@ def reranker(place: Place) -> Opening:
 def injector(place: Place) -> Opening:
     """The injector under test, opened while the test runs."""
     return Opening(place)
+
+
+@pytest.fixture
+def product(place: Place) -> Product:
+    """The importer under test, with exports of its product."""
+    from memspine.conformance.importer.samples import Product
+
+    return Product.of(place)
 
 
 @pytest.fixture

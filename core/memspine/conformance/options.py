@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import pytest
 
-CONTRACTS = ("backend", "embedding", "vectors", "reranker", "injector")
+CONTRACTS = ("backend", "embedding", "vectors", "reranker", "injector", "importer")
 """The contracts that the kit proves."""
 
 NAME_OPTIONS = {
@@ -16,8 +16,12 @@ NAME_OPTIONS = {
     "vectors": "--memspine-store",
     "reranker": "--memspine-reranker",
     "injector": "--memspine-injector",
+    "importer": "--memspine-importer",
 }
 """The option that names the plugin, by contract."""
+
+# The kernel has an injector, and no importer.
+_DEFAULTS: Final = {"injector": "openai.chat", "importer": ""}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,8 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("memspine", "conformance of memspine plugins (pytest --pyargs memspine.conformance)")
     group.addoption("--memspine-contract", choices=CONTRACTS, help="the contract to prove")
     for contract, option in NAME_OPTIONS.items():
-        default = "openai.chat" if contract == "injector" else "reference"
-        group.addoption(option, metavar="NAME", default=default, help=f"the {contract} under test ({default})")
+        default = _DEFAULTS.get(contract, "reference")
+        shown = f" ({default})" if default else ""
+        group.addoption(option, metavar="NAME", default=default, help=f"the {contract} under test{shown}")
     group.addoption("--memspine-config", metavar="FILE", help="a TOML file with the plugin's options")
     group.addoption("--memspine-report", metavar="FILE", help="write the verdict on each clause as JSON")
     group.addoption("--memspine-clauses", metavar="ID,ID", help="prove these clauses only")

@@ -37,11 +37,11 @@ class KitSession:
     def of(cls, config: pytest.Config) -> KitSession:
         """From the options. Raises UsageError for an unknown plugin, clause or option of the plugin."""
         contract = config.getoption("--memspine-contract")
-        file = config.getoption("--memspine-config")
+        file, name = config.getoption("--memspine-config"), config.getoption(NAME_OPTIONS[contract])
+        if not name:
+            raise pytest.UsageError(f"name the {contract} to prove: {NAME_OPTIONS[contract]} NAME")
         try:
-            subject = Subject.find(
-                contract, config.getoption(NAME_OPTIONS[contract]), config=Path(file) if file else None
-            )
+            subject = Subject.find(contract, name, config=Path(file) if file else None)
             claimed = claimed_capabilities(subject)
         except MemspineError as error:
             raise pytest.UsageError(str(error)) from error

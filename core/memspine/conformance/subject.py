@@ -6,7 +6,7 @@ import os
 import tempfile
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ import attrs
 import cattrs
 from cattrs.errors import BaseValidationError
 
-from memspine.contracts import Context, Provider, Secret
+from memspine.contracts import Context, Importer, Provider, Secret
 from memspine.errors import ConfigError
 from memspine.model import Problem
 from memspine.plugins import Plugin, PluginEntry, Plugins, resolve
@@ -26,6 +26,7 @@ _SECTIONS: Final = {
     "vectors": "vectors",
     "reranker": "rerank",
     "injector": "injectors",
+    "importer": "importers",
 }
 _KINDS: Final = {
     "backend": "memory backend",
@@ -33,6 +34,7 @@ _KINDS: Final = {
     "vectors": "vector store",
     "reranker": "reranker",
     "injector": "injector",
+    "importer": "importer",
 }
 # Keys of a plugin's table that the kernel reads, not the plugin.
 _KERNEL_KEYS: Final = frozenset({"plugin", "replicate"})
@@ -53,7 +55,7 @@ class Settings:
 
     `volatile` is for stores that keep nothing beyond their closing. `backup_as` is where, in the data folder, a backup
     has to stand to be opened; without it the kit takes the name of the largest file there. `requests` is a file of
-    requests for an injector whose shape the kit does not know.
+    requests for an injector whose shape the kit does not know, `samples` the file that makes exports for an importer.
     """
 
     options: Mapping[str, Any] = attrs.field(factory=dict)
@@ -61,18 +63,20 @@ class Settings:
     volatile: bool = False
     backup_as: str = ""
     requests: Path | None = None
+    samples: Path | None = None
     expected_failures: tuple[ExpectedFailure, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
 class Subject:
-    """The plugin under test."""
+    """The plugin under test. An importer has nothing to open, so its provider only hands it out."""
 
     contract: str
     name: str
     provider: Provider[Any, Any]
     entry: PluginEntry
     settings: Settings
+    importer: Importer | None = None
 
     @classmethod
     def find(cls, contract: str, name: str, *, config: Path | None) -> Subject:
@@ -85,12 +89,15 @@ class Subject:
             "reranker": plugins.reranker,
             "injector": plugins.injector,
         }
-        provider = lookup[contract](name)
+        importer = plugins.importer(name) if contract == "importer" else None
+        provider = _handing_out(importer) if importer else lookup[contract](name)
         if config is None and name == "reference":
             config = Path(__file__).with_name("reference") / "reference.toml"
         settings = Settings() if config is None else read_settings(config, contract=contract, name=name)
-        entry = _entry_of(plugins, _KINDS[contract], provider)
-        subject = cls(contract=contract, name=name, provider=provider, entry=entry, settings=settings)
+        entry = _entry_of(plugins, _KINDS[contract], importer or provider)
+        subject = cls(
+            contract=contract, name=name, provider=provider, entry=entry, settings=settings, importer=importer
+        )
         subject.options(Path())  # so that a mistake in the file is told once, not by every test
         return subject
 
@@ -172,6 +179,7 @@ def read_settings(file: Path, *, contract: str, name: str) -> Settings:
         volatile=document.get("volatile", False) is True,
         backup_as=str(document.get("backup_as", "")),
         requests=file.resolve().parent / str(document["requests"]) if "requests" in document else None,
+        samples=file.resolve().parent / str(document["samples"]) if "samples" in document else None,
         expected_failures=failures,
     )
 
@@ -202,11 +210,22 @@ def _config_error(file: Path, key: str, text: str) -> ConfigError:
     return ConfigError([Problem(source=str(file), line=None, key=key, text=text)])
 
 
-def _entry_of(plugins: Plugins, kind: str, provider: Provider[Any, Any]) -> PluginEntry:
+def _entry_of(plugins: Plugins, kind: str, offer: Provider[Any, Any] | Importer) -> PluginEntry:
     for plugin in plugins.load_all():
-        if isinstance(plugin, Plugin) and any(provider is offered for offered in plugin.providers[kind]):
-            return plugin.entry
-    return PluginEntry(name=provider.name, module="")
+        if isinstance(plugin, Plugin):
+            offered: tuple[object, ...] = plugin.importers if kind == "importer" else plugin.providers[kind]
+            if any(offer is one for one in offered):
+                return plugin.entry
+    return PluginEntry(name=offer.name, module="")
+
+
+@attrs.frozen
+class _NoOptions:
+    """What an importer has."""
+
+
+def _handing_out(importer: Importer) -> Provider[Importer, _NoOptions]:
+    return Provider(name=importer.name, config_type=_NoOptions, open=lambda _, __: nullcontext(importer))
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from .tools import FILES, make_omniroute
+from .samples import FILES, make_omniroute
 
 PRODUCTS = {
     "chatgpt.json": ("chatgpt", 10), "claude.json": ("claude", 5), "claude-memories.json": ("claude", 2),

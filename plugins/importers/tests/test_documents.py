@@ -13,7 +13,8 @@ from memspine.contracts import BadLine, Note, SourceMemory
 from memspine_importers.documents import DocumentError, elements, outline
 from memspine_importers.shared import PIECE_CHARS, pieces
 
-from .tools import FILES, IMPORTERS, found_in, make_omniroute, recognised_by
+from .samples import make_omniroute
+from .tools import FILES, IMPORTERS, found_in, recognised_by
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from .tools import FILES, OMNIROUTE_ROWS, found_in, make_omniroute, recognised_by
+from .samples import OMNIROUTE_ROWS, make_omniroute
+from .tools import FILES, found_in, recognised_by
 
 
 def told(found):

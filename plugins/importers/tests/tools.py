@@ -1,7 +1,6 @@
 """Sources made of files, folders and bytes, and what the importers find in them."""
 
 import io
-import sqlite3
 from pathlib import Path
 
 import attrs
@@ -61,39 +60,3 @@ def recognised_by(content):
     """The importers that recognise a source."""
     source = source_of(content)
     return [name for name, importer in IMPORTERS.items() if recogniser(importer)(source)]
-
-
-OMNIROUTE_SCHEMA = """
-CREATE TABLE memories (
-  id TEXT PRIMARY KEY, api_key_id TEXT NOT NULL, session_id TEXT,
-  type TEXT NOT NULL CHECK(type IN ('factual', 'episodic', 'procedural', 'semantic')),
-  key TEXT, content TEXT NOT NULL, metadata TEXT,
-  created_at TEXT NOT NULL DEFAULT (datetime('now')), updated_at TEXT NOT NULL DEFAULT (datetime('now')),
-  expires_at TEXT, memory_id INTEGER, needs_reindex INTEGER DEFAULT 0,
-  access_count INTEGER DEFAULT 0, last_accessed_at TEXT
-);
-CREATE INDEX idx_memories_api_key ON memories(api_key_id);
-CREATE TABLE memory_vec_meta (id INTEGER PRIMARY KEY, active_dim INTEGER, embedding_signature TEXT);
-"""
-OMNIROUTE_ROWS = [
-    ("r1", "key-1", "s1", "factual", "preference:python", "Python",
-     '{"category": "preference", "source": "llm_response"}',
-     "2026-01-01T10:00:00.000Z", None),
-    ("r2", "key-1", "s1", "factual", "preference:python", "older Python", "{}", "2025-12-01T10:00:00.000Z", None),
-    ("r3", "key-1", None, "episodic", None, "Chose SQLite", "not json", "2026-01-02 11:00:00", None),
-    ("r4", "key-1", "", "factual", "", "Gone", None, "2026-01-03T10:00:00.000Z", "2026-01-04T10:00:00.000Z"),
-    ("r5", "key-2", "s9", "semantic", "k", "The other one's", None, "2026-01-04T10:00:00.000Z", "2999-01-01T00:00:00Z"),
-    ("r6", "", "", "factual", "", "Nobody's", None, "2026-01-05T10:00:00.000Z", None),
-    ("r7", "key-1", "", "factual", "", b"na\xefve", None, "2026-01-06T10:00:00.000Z", None),
-    ("r8", "key-1", "", "factual", "", "   ", None, "2026-01-07T10:00:00.000Z", None),
-]  # fmt: skip
-
-
-def make_omniroute(path, *, rows=OMNIROUTE_ROWS, mode="delete"):
-    """A database as OmniRoute makes it; the connection that is still open."""
-    database = sqlite3.connect(path, isolation_level=None)
-    database.execute(f"PRAGMA journal_mode={mode}")
-    database.executescript(OMNIROUTE_SCHEMA)
-    names = "id, api_key_id, session_id, type, key, content, metadata, created_at, expires_at"
-    database.executemany(f"INSERT INTO memories ({names}) VALUES ({', '.join('?' * 9)})", rows)  # noqa: S608
-    return database

@@ -4,11 +4,12 @@ It is installed for a single run by a folder that holds its entry point.
 """
 
 import importlib
+import re
 from contextlib import asynccontextmanager
 
 import attrs
 
-from memspine.contracts import Capability, Provider
+from memspine.contracts import Capability, Importer, Provider
 from memspine.hookspecs import hookimpl
 
 
@@ -64,3 +65,23 @@ def memspine_rerankers():
 @hookimpl
 def memspine_injectors():
     return [Provider(name="planted", config_type=Config, open=opener("planted_injectors"))]
+
+
+def importer_name(defect):
+    return "planted" if defect == "Clean" else "planted" + re.sub("[A-Z]", lambda found: f"-{found[0].lower()}", defect)
+
+
+@hookimpl
+def memspine_importers():
+    found = vars(importlib.import_module("planted_importers"))
+    defects = [value for value in found.values() if isinstance(value, type) and hasattr(value, "breaks")]
+    return [
+        Importer(
+            name=importer_name(defect.__name__),
+            summary=defect.summary,
+            changes=defect.changes,
+            recognise=defect().recognise,
+            read=defect().read,
+        )
+        for defect in defects
+    ]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
+from memspine_planted import importer_name
 
 # Finding a defect is enough here; making its example small takes minutes.
 settings.register_profile("planted", phases=[Phase.generate])
@@ -23,6 +24,7 @@ SECTIONS = {
     "vectors": "vectors",
     "reranker": "rerank",
     "injector": "injectors",
+    "importer": "importers",
 }
 OPTIONS = {
     "backend": "backend",
@@ -30,6 +32,7 @@ OPTIONS = {
     "vectors": "store",
     "reranker": "reranker",
     "injector": "injector",
+    "importer": "importer",
 }
 
 
@@ -39,10 +42,13 @@ PLAIN = ["-k", "not dictionary and not any_text_and_metadata"]
 
 def run(contract, defect, clauses, folder, more):
     config, report = folder / "planted.toml", folder / f"{defect}.json"
-    config.write_text(f'[{SECTIONS[contract]}.x]\nplugin = "planted"\ndefect = "{defect}"\n', encoding="utf-8")
+    name, text = "planted", f'[{SECTIONS[contract]}.x]\nplugin = "planted"\ndefect = "{defect}"\n'
+    if contract == "importer":  # without options: each defect is an importer of its own
+        name, text = importer_name(defect), f'samples = "{Path(__file__).with_name("planted_exports.py").as_posix()}"\n'
+    config.write_text(text, encoding="utf-8")
     place = ["--rootdir", str(folder), "--confcutdir", str(folder), "--basetemp", str(folder / "tmp")]
     quiet = ["-q", "--tb=line", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
-    subject = ["--memspine-contract", contract, f"--memspine-{OPTIONS[contract]}", "planted"]
+    subject = ["--memspine-contract", contract, f"--memspine-{OPTIONS[contract]}", name]
     files = ["--memspine-config", str(config), "--memspine-report", str(report)]
     chosen = ["--memspine-crowd", "300", "--memspine-clauses", clauses, *more, *(PLAIN if clauses else ())]
     arguments = ["--pyargs", "memspine.conformance", *place, *quiet, *subject, *files, *chosen]

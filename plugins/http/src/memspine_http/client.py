@@ -5,20 +5,29 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-import zlib
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import attrs
 import httpx
 import tenacity
 
 from memspine.errors import ClosedError
-from memspine.outbound import Endpoint, EndpointError, check_url, retry_after
+from memspine.outbound import (
+    AnswerError,
+    CredentialError,
+    Endpoint,
+    EndpointError,
+    Revealed,
+    check_url,
+    parse_json,
+    retry_after,
+    reveal,
+    unpacked,
+)
 from memspine_http.config import LOCAL_HINT, HttpConfig
-from memspine_http.credentials import Revealed, reveal
-from memspine_http.failures import RequestError, ShapeError
+from memspine_http.failures import RequestError
 from memspine_http.transport import CheckedTransport
 
 _ERROR_BYTES_MAX: Final = 64 * 1024
@@ -102,7 +111,7 @@ class Client:
     async def _attempt(self, request: Request) -> Answer:
         async with self._slots:
             self.require_open()
-            revealed = reveal(self._config.api_key, self._config.secret_headers)
+            revealed = self._revealed()
             headers = {**self._config.headers, **revealed.headers}
             content = None
             if request.body is not None:
@@ -115,8 +124,14 @@ class Client:
                     self._opened().stream(request.method, url, content=content, headers=headers) as response,
                 ):
                     return await self._answer(request, response, revealed)
-            except (httpx.HTTPError, httpx.InvalidURL, OSError, EndpointError) as error:
+            except (httpx.HTTPError, httpx.InvalidURL, OSError, EndpointError, AnswerError) as error:
                 raise self._failure(request, error) from None
+
+    def _revealed(self) -> Revealed:
+        try:
+            return reveal(self._config.api_key, self._config.secret_headers)
+        except CredentialError as error:
+            raise RequestError(error.reason, advice=f"set `{error.option}` to {error.expected}") from None
 
     def _opened(self) -> httpx.AsyncClient:
         if self._client is None:
@@ -166,8 +181,8 @@ class Client:
         if not data.strip():
             return Answer(status=response.status_code)
         try:
-            parsed = _parsed(data) if len(data) < _THREAD_BYTES_MIN else await asyncio.to_thread(_parsed, data)
-        except ShapeError as error:
+            parsed = parse_json(data) if len(data) < _THREAD_BYTES_MIN else await asyncio.to_thread(parse_json, data)
+        except AnswerError as error:
             raise self.useless(str(error), writes=request.writes) from None
         return Answer(status=response.status_code, data=parsed, is_empty=False)
 
@@ -222,8 +237,8 @@ class Client:
         if isinstance(error, (TimeoutError, httpx.TimeoutException)):
             text = f"{host} did not answer within {self._config.timeout_seconds:g} s"
             return RequestError(text, outcome=outcome, passes=True)
-        if isinstance(error, httpx.DecodingError):
-            return self.useless("an answer in an encoding that was not asked for", writes=request.writes)
+        if isinstance(error, AnswerError):
+            return self.useless(str(error), writes=request.writes)
         if isinstance(error, httpx.TransportError):
             return RequestError(f"{host} broke the connection off", outcome=outcome, passes=True)
         if isinstance(error, OSError):
@@ -268,43 +283,17 @@ async def _beginning(response: httpx.Response, bytes_max: int) -> bytes:
     return bytes(data[:bytes_max])
 
 
-async def _decoded(response: httpx.Response, bytes_max: int) -> AsyncIterator[bytes]:
-    """The body as it comes, unpacked. The client's own way unpacks a chunk whole, however much it becomes."""
-    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding == "identity":
-        async for chunk in response.aiter_raw():
-            yield chunk
-        return
-    if encoding not in {"gzip", "x-gzip"}:
-        raise httpx.DecodingError("an encoding that was not asked for")
-    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    async for chunk in response.aiter_raw():
-        packed = chunk
-        while packed:
-            try:
-                yield unpacker.decompress(packed, bytes_max)
-            except zlib.error:
-                raise httpx.DecodingError("no gzip") from None
-            packed = unpacker.unconsumed_tail
-
-
-def _parsed(data: bytes) -> object:
-    """JSON. Raises ShapeError, also for what is no number in JSON but in Python's reading of it."""
-    try:
-        return json.loads(data, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        raise ShapeError("an answer that is no JSON") from None
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(name)
+def _decoded(response: httpx.Response, bytes_max: int) -> AsyncIterator[bytes]:
+    """The body as it comes. The client's own way unpacks a chunk whole, however much it becomes."""
+    encoding = response.headers.get("Content-Encoding", "")
+    return unpacked(response.aiter_raw(), encoding, bytes_max=bytes_max)
 
 
 def _error_field(data: bytes, field: str) -> str:
     """A text of the error envelope `{"error": {"message", "type"}}`; empty where there is none of the kind."""
     try:
-        answer = _parsed(data)
-    except ShapeError:
+        answer = parse_json(data)
+    except AnswerError:
         return ""  # the page of a gateway, which says nothing that the status does not
     error = answer.get("error") if isinstance(answer, Mapping) else None
     if isinstance(error, Mapping) and isinstance(error.get(field), str):

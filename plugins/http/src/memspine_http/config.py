@@ -10,7 +10,7 @@ import attrs
 from attrs.validators import ge, le
 
 from memspine.contracts import Secret
-from memspine.outbound import EndpointError, OutboundPolicy, check_url
+from memspine.outbound import EndpointError, OutboundPolicy, check_headers, check_url
 from memspine_http.presets import (
     ENDPOINTS,
     METHODS,
@@ -22,12 +22,6 @@ from memspine_http.presets import (
     split_endpoint,
 )
 
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# What the client writes itself: a second one could make a server read another request than was meant.
-_OWN_HEADERS: Final = frozenset(
-    "accept accept-encoding connection content-length content-type host te trailer transfer-encoding upgrade".split()
-)
-_SECRET_HEADERS: Final = frozenset("api-key authorization cookie proxy-authorization x-api-key".split())
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%{}-]*)+")
 LOCAL_HINT: Final = "a host with a private or loopback address has to be named in `allow_local`"
 
@@ -55,14 +49,7 @@ def _check_local(_: object, __: attrs.Attribute[Any], value: tuple[str, ...]) ->
 
 
 def _check_headers(_: object, __: attrs.Attribute[Any], value: Mapping[str, object]) -> None:
-    """Raise ValueError for headers that cannot be sent, and for credentials that are written down."""
-    for name, content in value.items():
-        if not _TOKEN.fullmatch(name) or name.lower() in _OWN_HEADERS:
-            raise ValueError(f"header {name!r} cannot be set here; expected the name of a header of the service's own")
-        if isinstance(content, str) and name.lower() in _SECRET_HEADERS:
-            raise ValueError(f"header {name!r} holds a credential; refer to it in `secret_headers` instead")
-        if isinstance(content, str) and not (content.isascii() and content.isprintable()):
-            raise ValueError(f"the value of header {name!r} cannot be sent; expected printable ASCII characters")
+    check_headers(value)
 
 
 def _check_endpoints(config: HttpConfig, _: attrs.Attribute[Any], value: Mapping[str, str]) -> None:

@@ -27,7 +27,7 @@ _SOURCE_MARK: Final = re.compile(r"【\d+(?::\d+)?†[^】]{0,200}】")
 
 
 def recognise(source: ImportSource) -> bool:
-    """Whether the file, or the folder of the export, holds conversations as ChatGPT writes them."""
+    """Whether the file, folder or archive holds conversations as ChatGPT writes them."""
     head = head_of(source, _FILES)
     names = outline(head)[2]
     return begins_with(head, b"[") and "mapping" in names and not names.isdisjoint({"title", "create_time"})

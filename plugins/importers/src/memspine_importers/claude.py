@@ -12,7 +12,7 @@ import attrs
 from memspine.contracts import BadLine, ImportSource, Note, SourceItem
 from memspine.model import MemoryType, NewMemory
 from memspine_importers.documents import DocumentError, begins_with, elements, outline
-from memspine_importers.folders import head_of, json_files, streams
+from memspine_importers.folders import file_names, head_of, streams
 from memspine_importers.shared import Rising, divided, list_of, mapping_of, moment, text_of, with_source
 
 _FILES: Final = ("conversations*.json", "memories.json")
@@ -23,7 +23,7 @@ _HEADING: Final = re.compile(r"\*\*([^*\n]+)\*\*")
 
 
 def recognise(source: ImportSource) -> bool:
-    """Whether the file, or the folder of the export, holds conversations or memories as Claude writes them."""
+    """Whether the file, folder or archive holds conversations or memories as Claude writes them."""
     head = head_of(source, *_FILES)
     names = outline(head)[2]
     return begins_with(head, b"[") and ({"uuid", "chat_messages"} <= names or "conversations_memory" in names)
@@ -40,8 +40,8 @@ def read(source: ImportSource) -> Iterator[SourceItem]:
         except DocumentError as error:
             done = reader.number - first
             yield BadLine(reader.number + 1, f"{file}after {done} entries: {error}; expected the export as it came")
-    for number, path in enumerate(json_files(source, *_OTHER_FILES), reader.number + 1):
-        yield Note(number, f"{path.name} was not read: only conversations and memories are")
+    for number, name in enumerate(file_names(source, *_OTHER_FILES), reader.number + 1):
+        yield Note(number, f"{name} was not read: only conversations and memories are")
 
 
 @attrs.define

@@ -6,7 +6,7 @@ import codecs
 import json
 import re
 from collections.abc import Collection, Iterator
-from typing import Any, BinaryIO, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 ELEMENT_CHARS_MAX: Final = 256 * 1024 * 1024
 """More than that in one element, and the document is given up: so much has to fit into memory."""
@@ -59,7 +59,7 @@ def begins_with(head: bytes, mark: bytes) -> bool:
     return head.removeprefix(codecs.BOM_UTF8).lstrip().startswith(mark)
 
 
-def elements(stream: BinaryIO, arrays: Collection[str] = ()) -> Iterator[Element]:
+def elements(stream: Readable, arrays: Collection[str] = ()) -> Iterator[Element]:
     """The elements of a document that is an array, or of the arrays that an object has under these names.
 
     Raises DocumentError, after all that could be read.

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import attrs
 from attrs.validators import ge, le
 
 from memspine.contracts import Secret
-from memspine.outbound import OutboundPolicy, check_url
-
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# What the client writes itself: a second one could make a server read another request than was meant.
-_OWN_HEADERS: Final = frozenset(
-    "accept accept-encoding connection content-length content-type host te trailer transfer-encoding upgrade".split()
-)
-_SECRET_HEADERS: Final = frozenset("api-key authorization cookie proxy-authorization x-api-key x-goog-api-key".split())
+from memspine.outbound import OutboundPolicy, check_headers, check_url
 
 
 def _check_base_url(config: RemoteConfig, _: attrs.Attribute[Any], value: str) -> None:
@@ -33,14 +25,7 @@ def _check_text(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
 
 
 def _check_headers(_: object, __: attrs.Attribute[Any], value: Mapping[str, object]) -> None:
-    """Raise ValueError for headers that cannot be sent, and for credentials that are written down."""
-    for name, content in value.items():
-        if not _TOKEN.fullmatch(name) or name.lower() in _OWN_HEADERS:
-            raise ValueError(f"header {name!r} cannot be set here; expected the name of a header of the provider's own")
-        if isinstance(content, str) and name.lower() in _SECRET_HEADERS:
-            raise ValueError(f"header {name!r} holds a credential; refer to it in `secret_headers` instead")
-        if isinstance(content, str) and not (content.isascii() and content.isprintable()):
-            raise ValueError(f"the value of header {name!r} cannot be sent; expected printable ASCII characters")
+    check_headers(value)
 
 
 def _option(help: str, *, default: Any = attrs.NOTHING, validator: Any = None, factory: Any = None) -> Any:

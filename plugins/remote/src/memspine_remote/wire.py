@@ -6,18 +6,27 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar
+from typing import Final, TypeVar
 
 import httpx
 import tenacity
 
 from memspine.errors import ClosedError
-from memspine.outbound import Endpoint, EndpointError, check_url, retry_after
+from memspine.outbound import (
+    AnswerError,
+    CredentialError,
+    Endpoint,
+    EndpointError,
+    Revealed,
+    check_url,
+    parse_json,
+    retry_after,
+    reveal,
+    unpacked,
+)
 from memspine_remote.config import RemoteConfig
-from memspine_remote.credentials import Revealed, reveal
 from memspine_remote.failures import RequestError
 from memspine_remote.shapes import Shape, ShapeError
 from memspine_remote.transport import CheckedTransport
@@ -78,7 +87,7 @@ class Wire:
     async def _attempt(self, content: bytes, bytes_max: int) -> bytes:
         async with self._slots:
             self.require_open()
-            revealed = reveal(self._config.api_key, self._config.secret_headers)
+            revealed = self._revealed()
             headers = {**self._config.headers, **revealed.headers}
             try:
                 async with (
@@ -88,8 +97,14 @@ class Wire:
                     if response.is_success:
                         return await self._whole(response, bytes_max)
                     raise await self._refused(response, revealed)
-            except (httpx.HTTPError, httpx.InvalidURL, OSError, EndpointError) as error:
+            except (httpx.HTTPError, httpx.InvalidURL, OSError, EndpointError, AnswerError) as error:
                 raise self._failure(error) from None
+
+    def _revealed(self) -> Revealed:
+        try:
+            return reveal(self._config.api_key, self._config.secret_headers)
+        except CredentialError as error:
+            raise RequestError("config", error.reason, expected=error.expected) from None
 
     def _opened(self) -> httpx.AsyncClient:
         if self._client is None:
@@ -144,8 +159,8 @@ class Wire:
             if len(data) >= _ERROR_BYTES_MAX:
                 break
         try:
-            answer = _parsed(bytes(data))
-        except ShapeError:
+            answer = parse_json(bytes(data))
+        except AnswerError:
             answer = None  # the page of a gateway, which says nothing that the status does not
         refusal = self._shape.refusal(status, answer)
         text = revealed.redacted(refusal.text)
@@ -174,8 +189,8 @@ class Wire:
             return RequestError("config", f"{host} has a certificate that is not trusted", expected=expected)
         if isinstance(error, (TimeoutError, httpx.TimeoutException)):
             return RequestError("transient", f"{host} did not answer within {self._config.timeout_seconds:g} s")
-        if isinstance(error, httpx.DecodingError):
-            return self._useless("an answer in an encoding that was not asked for")
+        if isinstance(error, AnswerError):
+            return self._useless(str(error))
         if isinstance(error, httpx.TransportError):
             doing = "cannot be connected to" if isinstance(error, httpx.ConnectError) else "broke the connection off"
             return RequestError("transient", f"{host} {doing}")
@@ -188,8 +203,8 @@ class Wire:
 
     def _understood(self, data: bytes, read: Callable[[object], T]) -> T:
         try:
-            return read(_parsed(data))
-        except ShapeError as error:
+            return read(parse_json(data))
+        except (AnswerError, ShapeError) as error:
             raise self._useless(str(error)) from None
 
     # ── repeating ──
@@ -209,33 +224,7 @@ class Wire:
         return min(growing + random, self._config.wait_seconds_max)
 
 
-async def _decoded(response: httpx.Response, bytes_max: int) -> AsyncIterator[bytes]:
-    """The body as it comes, unpacked. The client's own way unpacks a chunk whole, however much it becomes."""
-    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding == "identity":
-        async for chunk in response.aiter_raw():
-            yield chunk
-        return
-    if encoding not in {"gzip", "x-gzip"}:
-        raise httpx.DecodingError("an encoding that was not asked for")
-    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    async for chunk in response.aiter_raw():
-        packed = chunk
-        while packed:
-            try:
-                yield unpacker.decompress(packed, bytes_max)
-            except zlib.error:
-                raise httpx.DecodingError("no gzip") from None
-            packed = unpacker.unconsumed_tail
-
-
-def _parsed(data: bytes) -> object:
-    """JSON. Raises ShapeError, also for what is no number in JSON but in Python's reading of it."""
-    try:
-        return json.loads(data, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        raise ShapeError("an answer that is no JSON") from None
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(name)
+def _decoded(response: httpx.Response, bytes_max: int) -> AsyncIterator[bytes]:
+    """The body as it comes. The client's own way unpacks a chunk whole, however much it becomes."""
+    encoding = response.headers.get("Content-Encoding", "")
+    return unpacked(response.aiter_raw(), encoding, bytes_max=bytes_max)

@@ -1,12 +1,4 @@
-"""Where a plugin may connect to: what an endpoint's URL may look like, and which addresses its host may have.
-
-A URL comes from a configuration that somebody else may have written, and a name of the Internet may lead anywhere. So
-the addresses of cloud metadata services, which hand out credentials to whoever asks, are refused in every spelling.
-Private and loopback addresses are allowed, because local models run there, unless the policy says otherwise.
-
-A plugin calls `check_url` when it reads its options, and `resolve` each time before it connects; it connects to an
-address that `resolve` gave, never to the name, since a second look-up may be answered differently.
-"""
+"""What an endpoint's URL may look like, and which addresses its host may have."""
 
 from __future__ import annotations
 
@@ -16,11 +8,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from memspine import times
 from memspine.errors import MemspineError
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from ipaddress import IPv4Address, IPv6Address
 
 Address: TypeAlias = "IPv4Address | IPv6Address"
@@ -286,33 +276,3 @@ def _embedded(address: Address) -> Iterator[IPv4Address]:
         yield from address.teredo
     if (value >> 32) & 0xFDFFFFFF == 0x00005EFE:  # ISATAP, whatever the network
         yield ipaddress.IPv4Address(value & 0xFFFFFFFF)
-
-
-RETRY_AFTER_SECONDS_MAX: Final = 86_400.0
-"""What a service asks for beyond a day is taken for a day: no caller should be shut out for longer by one answer."""
-
-
-def retry_after(text: str, *, date: str = "") -> float | None:
-    """The seconds that a Retry-After header asks for, in seconds or as a date, a day at most; None if it says nothing
-    of the kind.
-
-    `date` is the Date header beside it: by the service's own clock, a wrong clock on either side does no harm.
-    """
-    text = text.strip()
-    if text.isascii() and text.replace(".", "", 1).isdigit():
-        return min(float(text), RETRY_AFTER_SECONDS_MAX)
-    moment = _moment(text)
-    if moment is None:
-        return None
-    seconds = (moment - (_moment(date) or times.now())).total_seconds()
-    return min(max(seconds, 0.0), RETRY_AFTER_SECONDS_MAX)
-
-
-def _moment(text: str) -> datetime | None:
-    from email.utils import parsedate_to_datetime
-
-    try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None
