@@ -62,7 +62,7 @@ def _state(source: Source, memory: Memory, *, sent: Sent | None, there: Memory |
         revision = max(revision, floor + 1)
     if there is not None and (there.revision, there.content_hash) == (revision, memory.content_hash):
         return Plan(verdict="same")
-    known = 0 if there is None else there.revision
+    known = max(0 if there is None else there.revision, (sent.revision or 0) if sent is not None else 0)
     earlier = [state for state in source.earlier if known < state.revision < revision] if source.has_revisions else []
     return Plan(verdict="send", records=(*earlier, attrs.evolve(memory, revision=revision)))
 
