@@ -47,14 +47,16 @@ def pause(attempts: int) -> int:
 # ── writes for the primary ──
 
 
-def append(connection: Connection, writes: Iterable[tuple[Operation, str, str, str]], now: int) -> list[int]:
-    """Enter writes: operation, owner, id, body. Returns their numbers."""
+def append(
+    connection: Connection, writes: Iterable[tuple[Operation, str, str, str]], now: int, *, is_tried: bool = False
+) -> list[int]:
+    """Enter writes: operation, owner, id, body; with `is_tried` they may have been executed. Returns their numbers."""
     numbers = []
     for operation, owner, id, body in writes:
         row = connection.execute(
-            "INSERT INTO entries (kind, state, operation, replica, owner, id, body, noted_at) "
-            "VALUES ('write', 'pending', ?, '', ?, ?, ?, ?)",
-            (operation, owner, id, body, now),
+            "INSERT INTO entries (kind, state, operation, replica, owner, id, body, noted_at, is_tried) "
+            "VALUES ('write', 'pending', ?, '', ?, ?, ?, ?, ?)",
+            (operation, owner, id, body, now, is_tried),
         )
         numbers.append(int(row.lastrowid or 0))
     return numbers

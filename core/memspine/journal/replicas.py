@@ -70,12 +70,6 @@ def fail(connection: Connection, replica: str, error: str, now: int) -> None:
     )
 
 
-def restart(connection: Connection, replica: str) -> None:
-    """Have a replica compared with everything again: what was in conflict, too."""
-    move(connection, replica, "new", cursor=None)
-    connection.execute("DELETE FROM entries WHERE kind = 'delivery' AND operation = 'put' AND replica = ?", (replica,))
-
-
 def hurry(connection: Connection) -> None:
     """Have every replica tried at once."""
     connection.execute("UPDATE replicas SET next_attempt_at = NULL")

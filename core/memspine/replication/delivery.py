@@ -95,12 +95,16 @@ class Delivery:
             if done.complete or not done.records:
                 return records
 
-    async def again(self, refs: Sequence[MemoryRef], *, take: bool = False) -> int:
-        """Deliver single memories anew; with `take`, over what others have changed in the replica. Returns how many
-        records were given. Raises BackendUnavailable."""
+    async def end(self) -> str | None:
+        """Where the changes of the primary end now. Raises BackendUnavailable."""
+        return await self._reader.end()
+
+    async def again(self, refs: Sequence[MemoryRef], *, anew: bool = False, take: bool = False) -> int:
+        """Deliver single memories; with `anew` also those in conflict, should they be so no more, with `take` over what
+        others have changed in the replica. Returns how many records were given. Raises BackendUnavailable."""
         sources = await self._reader.sources(dict.fromkeys(refs))
         try:
-            return await self._give(Page(position=None, sources=sources), take=take)
+            return await self._give(Page(position=None, sources=sources), anew=anew or take, take=take)
         except _ReplicaDown as error:
             raise error.cause from error
 
@@ -139,7 +143,7 @@ class Delivery:
             )
             return None
 
-    async def _give(self, page: Page, *, take: bool = False) -> int:
+    async def _give(self, page: Page, *, anew: bool = False, take: bool = False) -> int:
         """Give what a page says that the replica lacks; note the place behind it."""
         refs = [source.ref for source in page.sources]
         sent = await self._journal.read(partial(replicas.sent, replica=self._replica.name, refs=refs))
@@ -148,7 +152,7 @@ class Delivery:
         plans = {
             source.ref: plan(source, sent=sent.get(source.ref), there=there.get(source.ref), take=take)
             for source in page.sources
-            if take or aside.get(source.ref) != "conflict"
+            if anew or aside.get(source.ref) != "conflict"
         }
         records = {ref: one.records for ref, one in plans.items() if one.verdict == "send"}
         expected = {ref: expected_state(some) for ref, some in records.items()}

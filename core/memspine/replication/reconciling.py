@@ -11,9 +11,10 @@ from memspine import times
 from memspine.chain import Chain, Member, Touched
 from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import NotFoundError
-from memspine.journal import Journal, entries, replicas
+from memspine.journal import Journal, entries, intents, replicas
 from memspine.model import Memory, MemoryChanges, MemoryRef, NewMemory, Scope, Tombstone
 from memspine.replication.delivery import Delivery
+from memspine.replication.sources import PAGE_ROWS
 from memspine.replication.verifying import compared
 from memspine.status import ReconcileReport
 
@@ -40,23 +41,51 @@ class Reconciling:
 
         Raises BackendUnavailable, JournalError.
         """
-        await self._journal.write(partial(replicas.restart, replica=self._replica.name))
+        await self._journal.write(replicas.hurry)
         copied = await self._delivery.finish()
-        deleted = 0
-        there = Chain([self._replica], deadline_seconds=self._chain.deadline_seconds)
-        async for ref, what in compared(self._chain, there):
-            if what == "only in the second":
-                given = await self._delivery.again([ref])
-                deleted += given
-                if not given:
-                    await self._journal.write(partial(_conflict, replica=self._replica.name, ref=ref))
+        # Noted before the comparison, and moved to after it: one that fails has made the replica forget nothing.
+        end = await self._delivery.end()
+        brought, deleted = await self._compare()
+        await self._journal.write(partial(replicas.move, replica=self._replica.name, stage="following", cursor=end))
+        copied += brought
         settled = 0
         if take is not None:
             for ref in await self._conflicts():
                 await self._settle(ref, take=take)
                 settled += 1
-            copied += await self._delivery.finish()
+        copied += await self._delivery.finish()
         return ReconcileReport(copied=copied, deleted=deleted, settled=settled, conflicts=len(await self._conflicts()))
+
+    async def _compare(self) -> tuple[int, int]:
+        """Give the replica what it lacks, and delete what the primary has deleted; returns how many records of each."""
+        there = Chain([self._replica], deadline_seconds=self._chain.deadline_seconds)
+        copied = deleted = 0
+        batch: list[MemoryRef] = []
+        only_there: set[MemoryRef] = set()
+        async for ref, what in compared(self._chain, there):
+            if what == "only in the second":
+                only_there.add(ref)
+                deleted += await self._delete(ref)
+                continue
+            batch.append(ref)
+            if len(batch) == PAGE_ROWS:
+                copied += await self._delivery.again(batch, anew=True)
+                batch.clear()
+        aside = await self._journal.read(partial(entries.aside, replica=self._replica.name))
+        batch += [ref for ref in aside if ref not in only_there]  # both may have lost it
+        return copied + await self._delivery.again(list(dict.fromkeys(batch)), anew=True), deleted
+
+    async def _delete(self, ref: MemoryRef) -> int:
+        """Delete what the primary has deleted; where nothing says so, it is in conflict."""
+        given = await self._delivery.again([ref], anew=True)
+        if not given and not await self._is_being_deleted(ref):
+            await self._journal.write(partial(_conflict, replica=self._replica.name, ref=ref))
+        return given
+
+    async def _is_being_deleted(self, ref: MemoryRef) -> bool:
+        """Whether a deletion was begun whose outcome is not noted yet: the next delivery asks the primary."""
+        stones = await self._journal.read(partial(intents.stones, refs=[ref]))
+        return ref in stones and stones[ref].is_begun
 
     async def _conflicts(self) -> list[MemoryRef]:
         aside = await self._journal.read(partial(entries.aside, replica=self._replica.name))

@@ -44,8 +44,7 @@ class PrimaryReader:
         capabilities = (await self._chain.call_primary("capabilities", _capabilities)).value
         has_feed = Capability.CHANGES in capabilities
         if position.stage == "new":
-            begin = await self._end(has_feed=has_feed)
-            position = ReplicaPosition(stage="copying", cursor=None, feed=begin)
+            position = ReplicaPosition(stage="copying", cursor=None, feed=await self.end())
         if position.stage == "copying":
             return await self._listed(position)
         return await (self._changed(position) if has_feed else self._noted(position))
@@ -74,6 +73,12 @@ class PrimaryReader:
             )
         return tuple(found)
 
+    async def end(self) -> str | None:
+        """Where the changes end now."""
+        if Capability.CHANGES in (await self._chain.call_primary("capabilities", _capabilities)).value:
+            return await feed_end(self._chain, scope=Scope.everyone())
+        return str(await self._journal.read(intents.outbox_end))
+
     async def behind(self, position: ReplicaPosition) -> tuple[int, bool]:
         """How many changes are behind a place in the feed, and whether there are more than were counted. Raises
         CursorError."""
@@ -86,11 +91,6 @@ class PrimaryReader:
             lambda backend: backend.changes(scope=Scope.everyone(), limit=PAGE_ROWS, cursor=position.cursor),
         )
         return len(page.value.changes), page.value.more
-
-    async def _end(self, *, has_feed: bool) -> str | None:
-        if has_feed:
-            return await feed_end(self._chain, scope=Scope.everyone())
-        return str(await self._journal.read(intents.outbox_end))
 
     async def _listed(self, position: ReplicaPosition) -> Page:
         now = times.now()
@@ -128,37 +128,18 @@ class PrimaryReader:
         after = int(position.cursor or 0)
         rows = await self._journal.read(partial(intents.outbox, after=after, limit=PAGE_ROWS))
         begun = await self._journal.read(intents.begun_changes)  # they may have arrived, and looking costs little
-        refs = dict.fromkeys(MemoryRef(owner, id) for owner, id in [*((row[1], row[2]) for row in rows), *begun])
-        behind = ReplicaPosition(stage="following", cursor=str(rows[-1][0] if rows else after))
-        sources = await self._noted_sources(list(refs))
-        return Page(position=behind, from_position=position, sources=sources, more=len(rows) == PAGE_ROWS)
-
-    async def _noted_sources(self, refs: Sequence[MemoryRef]) -> tuple[Source, ...]:
-        """Sources of a primary without tombstones: what is gone has the journal's."""
-        found = await self.sources(dict.fromkeys(refs))
-        gone = [source.ref for source in found if source.memory is None]
-        stones = await self._journal.read(partial(intents.stones, refs=gone))
-        now = times.now()
-        return tuple(
-            attrs.evolve(
-                source,
-                tombstone=Tombstone(
-                    id=source.ref.id,
-                    owner=source.ref.owner,
-                    revision=stones[source.ref].revision or 1,
-                    deleted_at=now,
-                ),
-            )
-            if source.ref in stones and not stones[source.ref].is_begun
-            else source
-            for source in found
+        refs: dict[MemoryRef, Change | None] = dict.fromkeys(
+            MemoryRef(owner, id) for owner, id in [*((row[1], row[2]) for row in rows), *begun]
         )
+        behind = ReplicaPosition(stage="following", cursor=str(rows[-1][0] if rows else after))
+        sources = await self.sources(refs)
+        return Page(position=behind, from_position=position, sources=sources, more=len(rows) == PAGE_ROWS)
 
     async def _tombstones(
         self, refs: Iterable[MemoryRef], capabilities: frozenset[Capability]
     ) -> Mapping[MemoryRef, Tombstone]:
         if Capability.CHANGES not in capabilities:
-            return {}
+            return await self._noted_tombstones(list(refs))
         by_owner: defaultdict[str, list[str]] = defaultdict(list)
         for ref in refs:
             by_owner[ref.owner].append(ref.id)
@@ -171,6 +152,15 @@ class PrimaryReader:
             )
             found |= {MemoryRef(owner, id): stone for id, stone in got.value.items()}
         return found
+
+    async def _noted_tombstones(self, refs: Sequence[MemoryRef]) -> Mapping[MemoryRef, Tombstone]:
+        """Those that the journal has for a primary that keeps none."""
+        stones, now = await self._journal.read(partial(intents.stones, refs=refs)), times.now()
+        return {
+            ref: Tombstone(id=ref.id, owner=ref.owner, revision=stone.revision or 1, deleted_at=now)
+            for ref, stone in stones.items()
+            if not stone.is_begun
+        }
 
     async def _earlier(self, memory: Memory) -> tuple[Memory, ...]:
         """The states before the current one, oldest first."""
