@@ -62,9 +62,7 @@ class World:
             Member(one.name, open=partial(_opened, one), replicates=one in self.replicas)
             for one in (self.primary, *self.replicas, *self.fallbacks)
         ]
-        self.chain = Chain(
-            members, deadline_seconds=self.deadline_seconds, journal=self.journal, spools=self.spools
-        )
+        self.chain = Chain(members, deadline_seconds=self.deadline_seconds, journal=self.journal, spools=self.spools)
         self.deliveries = Deliveries(self.chain, self.journal)
 
     @property

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
@@ -182,9 +182,7 @@ class Lives(RuleBasedStateMachine):
         outage, replica.outage = replica.outage, "up"
         try:
             self.run(
-                replica.update(
-                    ref.id, MemoryChanges(content="edited"), scope=Scope.of_owner(owner), now=times.now()
-                )
+                replica.update(ref.id, MemoryChanges(content="edited"), scope=Scope.of_owner(owner), now=times.now())
             )
             self.provoked.add(ref)
         except NotFoundError:
@@ -235,6 +233,7 @@ def test_whatever_happens_nothing_acknowledged_is_lost(lives):
             max_examples=60,
             stateful_step_count=40,
             deadline=None,
+            phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking such lives takes minutes
             suppress_health_check=list(HealthCheck),
         ),
     )

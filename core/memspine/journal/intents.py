@@ -4,7 +4,7 @@ primary without a feed the outbox, so that no replica misses a change."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -12,6 +12,10 @@ from memspine.model import MemoryRef
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+
+UNKNOWN: Final = 0
+"""The revision of a deletion that the primary never gave one; NULL is that of one that is only begun."""
 
 
 @attrs.frozen(kw_only=True)
@@ -40,7 +44,7 @@ def settle_deleted(connection: Connection, owner: str, revisions: Mapping[str, i
     connection.executemany(
         "INSERT INTO tombstones VALUES (?, ?, ?, ?, 0) ON CONFLICT (owner, id) DO UPDATE "
         "SET is_begun = 0, revision = excluded.revision, deleted_at = excluded.deleted_at",
-        ((owner, id, revision, now) for id, revision in revisions.items()),
+        ((owner, id, revision or UNKNOWN, now) for id, revision in revisions.items()),
     )
 
 
@@ -64,7 +68,7 @@ def stones(connection: Connection, refs: Iterable[MemoryRef]) -> dict[MemoryRef,
     for ref in refs:
         row = connection.execute("SELECT revision, is_begun FROM tombstones WHERE owner = ? AND id = ?", ref).fetchone()
         if row is not None:
-            found[ref] = Stone(revision=row[0], is_begun=bool(row[1]))
+            found[ref] = Stone(revision=row[0] or None, is_begun=bool(row[1]))
     return found
 
 
