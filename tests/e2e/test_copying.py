@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +29,8 @@ OWNERS = ("ann", "bob the second")
 ODD = (".", "..", "...", ":", "a.b", "a:b", "-", "_", "..:..", "A" * 128)
 LOST_TO_PLAIN = ["revisions", "history", "telemetry", "vectors"]
 GUARD_SECONDS = 120
+FIRST_SECONDS, LATER_SECONDS = 0.35, 0.08
+"""When the first copy is killed, and how much later each following one is."""
 
 
 @contextmanager
@@ -73,6 +76,14 @@ class Places:
 
     def copy(self, source, target, *arguments, code=Exit.OK):
         return self.run("copy", "--from", source, "--to", target, *arguments, code=code)
+
+    def is_killed(self, *arguments, rounds):
+        """Run a command and kill it, each round a little later; whether it was still running or had done well."""
+        command = self.command(*arguments)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            time.sleep(FIRST_SECONDS + rounds * LATER_SECONDS)
+            process.kill()
+        return process.returncode in {0, -signal.SIGKILL}
 
     def break_down(self, *faults):
         """Switch faults of the service on."""
@@ -185,15 +196,16 @@ def test_what_a_plain_service_does_not_keep(tmp_path, store, kind, preset, lost)
     [("plain", "memspine", "back"), ("capable", "memspine", "far"), ("forgetful", "generic", "far")],
 )
 def test_a_copy_that_is_killed_again_and_again_loses_nothing(tmp_path, store, kind, preset, target):
-    """After kill -9 at several moments of a copy, the same command ends with everything copied, once."""
+    """However often a copy is killed, and at whatever moment, it goes on where it was, and ends with everything copied
+    once."""
     with serving(kind) as port:
         places = Places.filled(tmp_path, port, store, preset=preset)
         id_map = tmp_path / "ids.jsonl"
-        copy = places.command("copy", "--from", "here", "--to", target, "--id-map", id_map)
-        for moment in (0.4, 0.5, 0.6, 0.7, 0.9):
-            with subprocess.Popen(copy, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-                time.sleep(moment)
-                process.kill()
+        total, seen = len(places.work("here", contents)), []
+        while not seen or seen[-1] < total:
+            assert places.is_killed("copy", "--from", "here", "--to", target, "--id-map", id_map, rounds=len(seen))
+            seen.append(len(places.work(target, contents)))
+        assert any(0 < count < total for count in seen), seen
         report = places.copy("here", target, "--id-map", id_map)
         assert report["conflicts"] == report["refused"] == 0
         assert places.work(target, contents) == places.work("here", contents)

@@ -1,5 +1,8 @@
 """Compare what two backends of the configuration hold: the same ids, at the same revisions, with the same content.
 
+What a backend without revisions holds is never equal to what it was copied from: whether all of it is there is what
+`memspine copy --dry-run` tells.
+
 Exit code 9 when they differ; the first hundred differences are listed. Exit code 4 when neither holds anything of the
 owner that was named.
 """
