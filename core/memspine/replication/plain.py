@@ -19,7 +19,7 @@ from memspine import times
 from memspine.chain import Chain
 from memspine.errors import BackendUnavailable, MemspineError
 from memspine.model import LIMIT_MAX, Memory, MemoryRef, NewMemory, Scope, Tombstone, Written, canonical_json
-from memspine.replication.calls import held, listed, ref_of
+from memspine.replication.calls import create, held, listed, ref_of
 from memspine.replication.idmap import IdMap
 from memspine.replication.reports import Tally
 from memspine.replication.whole import refuse, require_working
@@ -185,11 +185,7 @@ class PlainWriter:
             )
             for memory in memories
         ]
-        ids, scope, now = [memory.id for memory in memories], Scope.of_owner(owner), times.now()
-        written = await self.target.unhurried(
-            "create", lambda backend: backend.create_many(news, scope=scope, ids=ids, now=now), ids=ids
-        )
-        return written.value
+        return await create(self.target, news, owner=owner, ids=[memory.id for memory in memories])
 
 
 def digest_of(memory: Memory) -> bytes:
