@@ -87,12 +87,12 @@ async def create(chain: Chain, memories: Sequence[NewMemory], *, owner: str, ids
 
 async def read(chain: Chain, operation: str, call: Call[T]) -> T:
     """What a store answers, however long it takes."""
-    return (await chain.unhurried(operation, call, ids=None)).value
+    return (await chain.call_primary(operation, call, unhurried=True)).value
 
 
 async def write(chain: Chain, operation: str, call: Call[T], *, ids: Sequence[str]) -> T:
     """What became of a change, however long it takes."""
-    return (await chain.unhurried(operation, call, ids=ids)).value
+    return (await chain.write(operation, call, ids=ids, unhurried=True)).value
 
 
 def by_owner(refs: Collection[MemoryRef]) -> Mapping[str, list[str]]:
