@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from memspine.errors import BackendUnavailable, InvalidMemoryError
 from memspine.model import MemoryChanges, MemoryRef, Scope
-from memspine.replication import IdMap, whole
+from memspine.replication import whole
+from memspine.replication.idmap import IdMap
 
 from .stores import PLAIN, START, Minting, Picky, add, copied, held, store, texts
 

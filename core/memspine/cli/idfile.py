@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from memspine.cli.codes import InputError
 from memspine.model import MemoryRef
-from memspine.replication import IdMap
+from memspine.replication.idmap import IdMap
 
 EXPECTED: Final = "a file that `memspine copy --id-map` has written, or a new one"
 
