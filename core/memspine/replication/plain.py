@@ -2,7 +2,7 @@
 creation.
 
 Nothing there says where a memory came from, so all of the target is listed once, and what is in it is found again: by
-its id, by the id that a map names, or else by all that such a target keeps. Of memories that say the same there are as
+the id that a map names, or its own, or else by all that such a target keeps. Of memories that say the same there are as
 many in the target as in the source.
 """
 
