@@ -34,11 +34,14 @@ from memspine.model import (
 class MemoryBackend(Protocol):
     """A store of memories. It receives checked values only: the kernel has normalised text and enforced limits.
 
-    `capabilities` is what this opened store can do, a subset of what its provider declares.
+    `capabilities` is what this opened store can do, a subset of what its provider declares. `mints_ids` says that
+    `create` gives ids and times of creation of the store's own, whatever it is told; that such a create is repeated
+    safely is nobody's promise.
     """
 
     name: str
     capabilities: frozenset[Capability]
+    mints_ids: bool
 
     async def create(self, memory: NewMemory, *, scope: Scope, id: str, now: datetime) -> Written:
         """Store a memory. With a key that the owner has already, replace that one and merge its metadata."""
@@ -171,6 +174,7 @@ class MemoryBackendDefaults:
 
     name: str = "backend"
     capabilities: frozenset[Capability] = frozenset()
+    mints_ids: bool = False
 
     def _unclaimed(self, capability: Capability, operation: str) -> CapabilityError:
         return CapabilityError(capability, operation=operation, store=self.name)

@@ -54,6 +54,8 @@ class Provider(Generic[T, C]):
     config_type: type[C]
     open: str | Callable[[C, Context], AbstractAsyncContextManager[T]]
     capabilities: frozenset[Capability] = frozenset()
+    lean: Callable[[C], C] | None = None
+    """The same options for a process that goes through all memories once and remembers none of them: small caches."""
     contract: int = CONTRACT
     summary: str = ""
     distribution: str = ""

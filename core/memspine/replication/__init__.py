@@ -1,8 +1,7 @@
-"""The memories of one store in another: copied once, or kept the same from then on."""
+"""The memories of one store in another: copied once (`memspine.replication.copying`), or kept the same from then on."""
 
 from __future__ import annotations
 
-from memspine.replication.copying import Copy, CopyReport
 from memspine.replication.deliveries import Deliveries, Delivering
 from memspine.replication.mending import drop, retry
 from memspine.replication.places import open_journal, opened_backends
@@ -11,6 +10,6 @@ from memspine.replication.standing import chain_status
 from memspine.replication.verifying import Differing, VerifyReport, verify
 
 __all__ = [
-    "Copy", "CopyReport", "Deliveries", "Delivering", "Differing", "Reconciling", "VerifyReport", "chain_status",
-    "drop", "open_journal", "opened_backends", "retry", "verify",
+    "Deliveries", "Delivering", "Differing", "Reconciling", "VerifyReport", "chain_status", "drop", "open_journal",
+    "opened_backends", "retry", "verify",
 ]  # fmt: skip

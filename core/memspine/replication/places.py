@@ -3,34 +3,74 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from memspine.chain import Chain, Member
+from memspine.closing import close_all
 from memspine.config import BackendSettings, Config, redacted
+from memspine.contracts import MemoryBackend
 from memspine.errors import ConfigError
 from memspine.journal import Journal
 from memspine.model import Problem, canonical_json
 from memspine.resources import SharedResources, open_provider
 
+T = TypeVar("T")
+
+
+class _Noted(SharedResources):
+    """The resources of all places, with a note of those that one place holds."""
+
+    def __init__(self, shared: SharedResources) -> None:
+        self._shared = shared
+        self.keys: set[str] = set()
+
+    async def acquire(self, key: str, open: Callable[[], AbstractAsyncContextManager[T]]) -> T:
+        """The resource of this key."""
+        self.keys.add(key)
+        return await self._shared.acquire(key, open)
+
+    async def release(self, key: str) -> None:
+        """Give one holding back."""
+        await self._shared.release(key)
+
 
 @asynccontextmanager
 async def opened_backends(config: Config, *names: str) -> AsyncIterator[tuple[Chain, ...]]:
     """The backends of these names, each as a chain of its own. Raises ConfigError for a name that the configuration
-    does not have, or has twice; whatever opening them raises comes with their first call."""
+    does not have, or has twice, and for two names of one store; and whatever opening them raises."""
     settings = [_settings(config, name) for name in names]
     if len(set(names)) < len(names):
         raise _refused(config, names[0], "is named as both places; name two")
-    resources = SharedResources()
+    for one, other in itertools.combinations(settings, 2):
+        if one.provider.name == other.provider.name and one.options == other.options:
+            raise _same(config, one, other)
+    shared = SharedResources()
+    resources = [_Noted(shared) for _ in settings]
     places = tuple(
-        Chain([_member(config, one, resources)], deadline_seconds=config.memory.deadline_seconds) for one in settings
+        Chain([_member(config, one, noted)], deadline_seconds=config.memory.deadline_seconds)
+        for one, noted in zip(settings, resources, strict=True)
     )
     try:
+        for place in places:
+            await place.call_primary("open", _nothing)
+        for (one, mine), (other, others) in itertools.combinations(zip(settings, resources, strict=True), 2):
+            if mine.keys & others.keys:
+                raise _same(config, one, other)
         yield places
     finally:
-        for place in places:
-            await place.close()
+        await close_all(place.close() for place in places)
+
+
+def _same(config: Config, one: BackendSettings, other: BackendSettings) -> ConfigError:
+    return _refused(config, other.name, f"is the same store as {one.name!r} under another name; name two")
+
+
+async def _nothing(_: MemoryBackend) -> None:
+    """Enough to have a backend opened."""
 
 
 def _settings(config: Config, name: str) -> BackendSettings:
@@ -46,11 +86,13 @@ def _refused(config: Config, name: str, text: str) -> ConfigError:
 
 
 def _member(config: Config, settings: BackendSettings, resources: SharedResources) -> Member:
+    lean = settings.provider.lean
+    options = settings.options if lean is None else lean(settings.options)
     return Member(
         settings.name,
         open=lambda: open_provider(
             settings.provider,
-            settings.options,
+            options,
             name=settings.name,
             config_folder=config.source.folder,
             data_folder=config.data_folder,

@@ -8,11 +8,10 @@ from typing import Final, Literal
 
 import attrs
 
-from memspine import times
 from memspine.chain import Chain
-from memspine.model import Memory, MemoryFilter, MemoryRef, Scope
+from memspine.model import Memory, MemoryRef, Scope
+from memspine.replication.calls import held, listed
 
-PAGE_ROWS: Final = 500
 LISTED_MAX: Final = 100
 
 Difference = Literal["only in the first", "only in the second", "another revision", "another content"]
@@ -98,17 +97,13 @@ async def _memories(chain: Chain, scope: Scope) -> AsyncIterator[Group]:
     group: Group = {}
     cursor: str | None = None
     while True:
-        now = times.now()
-        answer = await chain.call_primary(
-            "list",
-            lambda backend: backend.list(MemoryFilter(), scope=scope, now=now, limit=PAGE_ROWS, cursor=cursor),  # noqa: B023
-        )
-        for memory in answer.value.memories:
+        page = await listed(chain, scope, cursor)
+        for memory in page.memories:
             if group and _place(group) != (memory.created_at, memory.id):
                 yield group
                 group = {}
             group[MemoryRef(memory.owner, memory.id)] = memory
-        cursor = answer.value.cursor
+        cursor = page.cursor
         if cursor is None:
             break
     if group:
@@ -130,5 +125,4 @@ async def _difference(
 
 
 async def _get(chain: Chain, ref: MemoryRef) -> Memory | None:
-    scope, now = Scope.of_owner(ref.owner), times.now()
-    return (await chain.call_primary("get", lambda backend: backend.get(ref.id, scope=scope, now=now))).value
+    return (await held(chain, [ref])).get(ref)

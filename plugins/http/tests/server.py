@@ -298,9 +298,7 @@ class Listener:
             self.send(writer, *self.control(asked))
             return True
         self.log.append([method, target, headers, asked.body])
-        fault = next(
-            (fault for fault in self.faults if fault["method"] in ("", method) and fault["in"] in target), None
-        )
+        fault = next((fault for fault in self.faults if self.is_struck(asked, fault)), None)
         if fault is not None:
             fault["times"] -= 1
             if not fault["times"]:
@@ -309,10 +307,15 @@ class Listener:
         self.send(writer, *await self.served(asked))
         return True
 
+    def is_struck(self, asked, fault):
+        """Whether a fault is one of this request, by its method, what its target holds and what its body holds."""
+        is_named = fault["method"] in ("", asked.method) and fault["in"] in asked.target
+        return is_named and (not fault["holds"] or fault["holds"] in json.dumps(asked.body))
+
     def control(self, asked):
         if asked.method == "GET":
             return answer({"log": self.log, "connections": self.connections})
-        self.faults = [{"method": "", "in": "", "times": 0, **fault} for fault in asked.body["faults"]]
+        self.faults = [{"method": "", "in": "", "holds": "", "times": 0, **fault} for fault in asked.body["faults"]]
         self.log = []
         return answer({})
 

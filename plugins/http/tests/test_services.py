@@ -558,3 +558,16 @@ def test_closing_waits_for_what_a_caller_left(plain):
             assert (await store.count(ALL, scope=ALICE, now=at(1))).total == 10
 
     asyncio.run(go())
+
+
+def test_a_service_that_gives_ids_is_known_as_such(plain, forgetful, capable):
+    """The backend says whether ids are the service's own: of one that is sent no ids, and has no whole records."""
+
+    async def go():
+        said = []
+        for service, options in ((plain, {}), (capable, {"own_fields": False}), (forgetful, {"preset": "generic"})):
+            async with backend(service.fresh(), **options) as store:
+                said.append(store.mints_ids)
+        assert said == [False, False, True]
+
+    asyncio.run(go())

@@ -3,7 +3,7 @@ import attrs
 import pytest
 
 from memspine_sqlite import health
-from memspine_sqlite.config import SQLiteVectorsConfig
+from memspine_sqlite.config import SQLiteConfig, SQLiteVectorsConfig, lean
 from memspine_sqlite.health import may_lose_log
 
 from .tools import ALICE, START, add, opened, run, value, writer_of
@@ -127,3 +127,10 @@ def test_options_that_make_no_sense(values):
 def test_every_option_has_help():
     """Each option says in one sentence what it is for."""
     assert all(field.metadata["help"].endswith(".") for field in attrs.fields(SQLiteVectorsConfig))
+
+
+def test_lean_options_are_the_same_with_small_caches():
+    """A process that passes through opens the same file, waits as long for it, and never gets a larger cache."""
+    config = SQLiteConfig(path="a.db", busy_timeout_seconds=7.0, readers=9, cache_mb=100)
+    assert lean(config) == SQLiteConfig(path="a.db", busy_timeout_seconds=7.0, readers=1, cache_mb=4)
+    assert lean(attrs.evolve(config, cache_mb=1)).cache_mb == 1

@@ -1,6 +1,10 @@
 """Compare what two backends of the configuration hold: the same ids, at the same revisions, with the same content.
 
-Exit code 9 when they differ; the first hundred differences are listed.
+What a backend without revisions holds is never equal to what it was copied from: whether all of it is there is what
+`memspine copy --dry-run` tells.
+
+Exit code 9 when they differ; the first hundred differences are listed. Exit code 4 when neither holds anything of the
+owner that was named.
 """
 
 from __future__ import annotations
@@ -39,7 +43,13 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
     report = asyncio.run(work())
     _answer(report, out)
-    return Exit.PARTIAL if report.different else Exit.OK
+    if report.different:
+        return Exit.PARTIAL
+    if options.owner is not None and not report.same:
+        places = f"{options.first} and {options.second}"
+        out.error(f"{places}: neither holds anything of the owner {options.owner!r}", type="not_found")
+        return Exit.NOT_FOUND
+    return Exit.OK
 
 
 def _answer(report: VerifyReport, out: Output) -> None:

@@ -73,6 +73,7 @@ class HttpBackend(MemoryBackendDefaults):
         self.name, self.capabilities = name, capabilities
         self._protocol, self._turns = protocol, turns
         self._sends_own_fields = config.sends_own_fields
+        self.mints_ids = Capability.PUT not in capabilities and not config.sends_own_fields
         self._writer: Writer = (
             WholeWriter(protocol)
             if Capability.PUT in capabilities

@@ -17,6 +17,7 @@ FILE_NAME: Final = "memspine.db"
 
 
 BUSY_TIMEOUT_SECONDS_MAX: Final = 3600
+LEAN_CACHE_MB: Final = 4
 
 
 def _check_path(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
@@ -49,6 +50,11 @@ class SQLiteConfig:
         validator=attrs.validators.ge(1),
         metadata={"help": "Page cache of each connection in MB: one for each reader, one for the writer."},
     )
+
+
+def lean(config: SQLiteConfig) -> SQLiteConfig:
+    """The options for a process that reads or writes each page once."""
+    return attrs.evolve(config, readers=1, cache_mb=min(config.cache_mb, LEAN_CACHE_MB))
 
 
 Engine = Literal["auto", "numpy", "sqlite-vec", "python"]

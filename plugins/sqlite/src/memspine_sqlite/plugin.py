@@ -6,7 +6,7 @@ from typing import Any
 
 from memspine.contracts import Capability, MemoryBackend, Provider, VectorStore
 from memspine.hookspecs import hookimpl
-from memspine_sqlite.config import SQLiteConfig, SQLiteVectorsConfig
+from memspine_sqlite.config import SQLiteConfig, SQLiteVectorsConfig, lean
 
 
 @hookimpl
@@ -27,6 +27,7 @@ def memspine_memory_backends() -> list[Provider[MemoryBackend, Any]]:
                     Capability.BACKUP,
                 }
             ),
+            lean=lean,
             summary="memories and their keyword index in one SQLite file",
         )
     ]
