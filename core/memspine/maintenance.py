@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
@@ -16,7 +16,9 @@ from memspine.errors import BackendUnavailable
 from memspine.indexing import VectorIndex
 from memspine.intake import Intake
 from memspine.model import Scope
-from memspine.replication import Deliveries, Delivering
+
+if TYPE_CHECKING:  # most chains have nothing to deliver
+    from memspine.replication import Deliveries
 
 Kind = Literal["deliver", "expire", "history", "spaces", "embed"]
 
@@ -71,17 +73,10 @@ async def run_maintenance(
     for kind in kinds:
         Intake().choice("kind", kind, KINDS)
     clock = _Clock(None if budget_seconds is None else time.monotonic() + budget_seconds)
-    done = Delivering()
-    if "deliver" in kinds and deliveries is not None:
-        done = await _deliver(deliveries, clock)
     removed: dict[Kind, int] = {kind: 0 for kind in kinds if kind in REMOVING}
-    report = MaintenanceReport(
-        removed=removed,
-        complete=done.complete,
-        executed=done.executed,
-        delivered=done.delivered,
-        troubles=done.troubles,
-    )
+    report = MaintenanceReport(removed=removed, complete=True)
+    if "deliver" in kinds and deliveries is not None:
+        report = await _deliver(deliveries, clock, report)
     keeping = _Keeping(now=now, history_days=history_days, feed_days=feed_days)
     for kind in removed:
         async for rows in _removing(chain, kind, index=index, keeping=keeping):
@@ -128,13 +123,20 @@ class _Keeping:
     feed_days: int
 
 
-async def _deliver(deliveries: Deliveries, clock: _Clock) -> Delivering:
+async def _deliver(deliveries: Deliveries, clock: _Clock, report: MaintenanceReport) -> MaintenanceReport:
     """Deliver while there is time; a store that does not answer by then is given up."""
     try:
         async with asyncio.timeout(clock.left):
-            return await deliveries.run(seconds=clock.left)
+            done = await deliveries.run(seconds=clock.left)
     except TimeoutError:
-        return Delivering(complete=False)
+        return attrs.evolve(report, complete=False)
+    return attrs.evolve(
+        report,
+        complete=done.complete,
+        executed=done.executed,
+        delivered=done.delivered,
+        troubles=done.troubles,
+    )
 
 
 async def _removing(chain: Chain, kind: Kind, *, index: VectorIndex | None, keeping: _Keeping) -> AsyncIterator[int]:

@@ -9,14 +9,14 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import attrs
 
 from memspine import times
 from memspine.breaker import Breaker
 from memspine.catchup import CatchUp
-from memspine.chain import Chain, Member
+from memspine.chain import Chain, Member, chain_journal
 from memspine.closing import close_all
 from memspine.config import (
     BackendSettings,
@@ -41,19 +41,22 @@ from memspine.engine import (
 from memspine.errors import MemspineError, NoVectorsError
 from memspine.indexing import IndexSettings, Progress, Round, VectorIndex
 from memspine.injection import Fence
+from memspine.journal import Journal
 from memspine.maintenance import KINDS, Kind, MaintenanceReport, run_maintenance
 from memspine.model import Finding, Health, Scope
 from memspine.ondemand import OnDemand
 from memspine.placing import Placement, place_memories
 from memspine.plugins import Plugins
 from memspine.policy import CallPolicy
-from memspine.replication import Deliveries, open_journal
 from memspine.resources import SharedResources, open_provider
 from memspine.results import VECTORS_OFF, InjectionResult, SearchResult
 from memspine.retrieval import UNRANKED, RecallRequest, Reranking, Retrieval
 from memspine.secret import install_secret
 from memspine.telemetry import AccessCounts
 from memspine.text import TokenCounter
+
+if TYPE_CHECKING:
+    from memspine.replication import Deliveries
 
 # For each memory of a block so many are recalled, so that smaller ones can take the place of what does not fit.
 _SPARE = 4
@@ -107,7 +110,7 @@ class Running:
         self._troubles: dict[str, str] = {}
         memory = config.memory
         spools = memory.on_write_failure == "spool"
-        journal = open_journal(config) if config.fallbacks or spools else None
+        journal = chain_journal(config) if config.fallbacks or spools else None
         self.chain = Chain(
             [self._member(backend) for backend in (config.primary, *config.fallbacks)],
             deadline_seconds=memory.deadline_seconds,
@@ -115,7 +118,7 @@ class Running:
             journal=journal,
             spools=spools,
         )
-        self.deliveries = None if journal is None else Deliveries(self.chain, journal)
+        self.deliveries = None if journal is None else _deliveries(self.chain, journal)
         self.index, self.why_no_vectors = self._make_index()
         self.reranking = self._make_reranking()
         self.retrieval = Retrieval(
@@ -430,6 +433,13 @@ class Running:
             data_folder=self.config.data_folder,
             resources=self._resources,
         )
+
+
+def _deliveries(chain: Chain, journal: Journal) -> Deliveries:
+    # Imported here: most chains have nothing to deliver.
+    from memspine.replication import Deliveries
+
+    return Deliveries(chain, journal)
 
 
 async def _result(task: asyncio.Task[None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memspine.chain.answers import JOURNAL, Answer, Gathered, Hidden
+from memspine.chain.journals import chain_journal
 from memspine.chain.members import Member
 from memspine.chain.notes import Touched
 from memspine.chain.operations import Create, Delete, Outcome, Update, Write
@@ -11,5 +12,5 @@ from memspine.chain.spool import Drained
 
 __all__ = [
     "JOURNAL", "Answer", "Chain", "Create", "Delete", "Drained", "Gathered", "Hidden", "Member", "Outcome", "Touched",
-    "Update", "Write",
+    "Update", "Write", "chain_journal",
 ]  # fmt: skip

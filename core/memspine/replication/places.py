@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from typing import TypeVar
 
 from memspine.chain import Chain, Member
@@ -14,8 +12,7 @@ from memspine.closing import close_all
 from memspine.config import BackendSettings, Config, redacted
 from memspine.contracts import MemoryBackend
 from memspine.errors import ConfigError
-from memspine.journal import Journal
-from memspine.model import Problem, canonical_json
+from memspine.model import Problem
 from memspine.resources import SharedResources, open_provider
 
 T = TypeVar("T")
@@ -100,19 +97,3 @@ def _member(config: Config, settings: BackendSettings, resources: SharedResource
         ),
         redact=lambda text: redacted(text, settings.options),
     )
-
-
-def open_journal(config: Config) -> Journal:
-    """The journal of a configuration's chain, not opened yet.
-
-    Where no path is configured, its name has that of the primary and a mark of where the configuration stands, or of
-    what it says of the primary where it stands nowhere: two chains never share one.
-    """
-    primary, source = config.primary, config.source
-    if config.journal.path:
-        path = source.folder / Path(config.journal.path).expanduser()
-    else:
-        place = str(source.path.resolve()) if source.path is not None else canonical_json(primary.document)
-        mark = hashlib.sha256(place.encode()).hexdigest()[:12]
-        path = config.data_folder / "journals" / f"{primary.name}-{mark}.db"
-    return Journal(path, primary=primary.name, plugin=primary.plugin)
