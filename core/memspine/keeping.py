@@ -10,15 +10,14 @@ from memspine import times
 from memspine.chain.bulk import purge
 from memspine.errors import MemspineError, NotFoundError
 from memspine.intake import Intake
-from memspine.journal import entries
 from memspine.model import LIMIT_MAX, Health, PurgedPlace, PurgeReceipt
-from memspine.status import ChainStatus, JournalEntry, ReconcileReport
 
 if TYPE_CHECKING:
     from memspine.engine import EngineStatus
     from memspine.indexing import Progress
     from memspine.maintenance import Kind, MaintenanceReport
     from memspine.running import Running
+    from memspine.status import ChainStatus, JournalEntry, ReconcileReport
 
 
 class Keeping:
@@ -105,6 +104,8 @@ class Keeping:
 
     async def journal_entries(self, *, limit: int = LIMIT_MAX) -> tuple[JournalEntry, ...]:
         """What waits in the journal, by number. Raises JournalError."""
+        from memspine.journal import entries
+
         journal = self._open.chain.journal
         size = Intake().limit(limit)
         return () if journal is None else await journal.read(lambda connection: entries.listed(connection, size))

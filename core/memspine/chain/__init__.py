@@ -8,9 +8,8 @@ from memspine.chain.members import Member
 from memspine.chain.notes import Touched
 from memspine.chain.operations import Create, Delete, Outcome, Update, Write
 from memspine.chain.routing import Chain
-from memspine.chain.spool import Drained
 
 __all__ = [
-    "JOURNAL", "Answer", "Chain", "Create", "Delete", "Drained", "Gathered", "Hidden", "Member", "Outcome", "Touched",
+    "JOURNAL", "Answer", "Chain", "Create", "Delete", "Gathered", "Hidden", "Member", "Outcome", "Touched",
     "Update", "Write", "chain_journal",
 ]  # fmt: skip

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
 from memspine import times
 from memspine.contracts import MemoryBackend
-from memspine.journal.entries import Operation, Waiting
 from memspine.model import (
     UNSET,
     Memory,
@@ -23,6 +22,9 @@ from memspine.model import (
     Written,
     merged_metadata,
 )
+
+if TYPE_CHECKING:
+    from memspine.journal.entries import Operation, Waiting
 
 
 @attrs.frozen(kw_only=True)

@@ -11,23 +11,24 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
 from memspine.chain.answers import Answer, Gathered, Hidden
-from memspine.chain.execution import Execution
 from memspine.chain.members import Member
 from memspine.chain.notes import Notes, Touched
 from memspine.chain.operations import Create, Outcome, Write
-from memspine.chain.overlay import Overlay
-from memspine.chain.spool import Spool
 from memspine.closing import close_all
 from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import BackendUnavailable, JournalError, MemspineError
 from memspine.journal import Journal, intents
 from memspine.journal.intents import Stone
 from memspine.model import Health, Memory, MemoryRef, Scope, Tombstone
+
+if TYPE_CHECKING:
+    from memspine.chain.overlay import Overlay
+    from memspine.chain.spool import Spool
 
 T = TypeVar("T")
 
@@ -60,11 +61,7 @@ class Chain:
         if journal is not None and len(self._members) > 1:
             self.notes = Notes(journal, self.primary, replicates=bool(self.replicas), deadline_seconds=deadline_seconds)
         if journal is not None and spools:
-            execution = Execution(
-                journal, self.primary, deadline_seconds=deadline_seconds, keeps_outbox=bool(self.replicas)
-            )
-            self.spool = Spool(self, journal, execution=execution)
-            self._overlay = Overlay(journal)
+            self.spool, self._overlay = _spooling(self, journal)
 
     @property
     def primary(self) -> Member:
@@ -327,6 +324,21 @@ class Chain:
         causes = tuple(map(str, failures))
         names = ", ".join(member.name for member in members)
         raise BackendUnavailable(names, f"{operation}: none of them answered: " + "; ".join(causes), causes=causes)
+
+
+def _spooling(chain: Chain, journal: Journal) -> tuple[Spool, Overlay]:
+    # Imported here: most chains have no writes that wait.
+    from memspine.chain.execution import Execution
+    from memspine.chain.overlay import Overlay
+    from memspine.chain.spool import Spool
+
+    execution = Execution(
+        journal,
+        chain.primary,
+        deadline_seconds=chain.deadline_seconds,
+        keeps_outbox=bool(chain.replicas),
+    )
+    return Spool(chain, journal, execution=execution), Overlay(journal)
 
 
 Getter = Callable[[MemoryBackend], Awaitable[dict[str, Memory]]]

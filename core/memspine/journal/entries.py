@@ -10,10 +10,11 @@ import attrs
 
 from memspine import times
 from memspine.model import MemoryRef
-from memspine.status import EntryState, JournalEntry
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+    from memspine.status import EntryState, JournalEntry
 
 ATTEMPTS_MAX: Final = 8
 """After so many failures of its own an entry is dead."""
@@ -210,6 +211,8 @@ def clear(connection: Connection, replica: str, refs: Iterable[tuple[str, str]])
 
 def listed(connection: Connection, limit: int) -> tuple[JournalEntry, ...]:
     """The first entries, by number."""
+    from memspine.status import JournalEntry
+
     rows = connection.execute(
         "SELECT number, kind, state, operation, replica, owner, id, noted_at, attempts, next_attempt_at, error "
         "FROM entries ORDER BY number LIMIT ?",

@@ -10,7 +10,8 @@ from functools import partial
 import attrs
 
 from memspine import times
-from memspine.chain import Chain, Drained
+from memspine.chain import Chain
+from memspine.chain.spool import Drained
 from memspine.errors import BackendUnavailable, MemspineError
 from memspine.journal import Journal, entries, intents, replicas
 from memspine.model import PurgedPlace
