@@ -61,6 +61,18 @@ async def test_two_contents_of_one_revision_are_a_conflict(store: MemoryBackend)
     assert await snapshot(store, "a") == before
 
 
+@clause("MB-102")
+@pytest.mark.parametrize("revision", [1, 7, 9], ids=["lower", "same", "higher"])
+async def test_what_has_expired_is_in_nobodys_way(store: MemoryBackend, revision: int) -> None:
+    """A record of any revision takes the place of what had expired by its `updated_at`, and not a moment earlier."""
+    await store.put([record(expires_at=at(-200))], scope=ALICE)
+    early, late = (record(revision=revision, content="new", updated_at=at(time)) for time in (-200.001, -200))
+    if revision <= 7:
+        assert await store.put([early], scope=ALICE) == (STALE if revision < 7 else CONFLICT,)
+    assert await store.put([late], scope=ALICE) == (APPLIED,)
+    assert [said(memory) for memory in await pages(store, now=at(0))] == [said(late)]
+
+
 @clause("MB-103")
 async def test_a_taken_key_is_a_conflict(store: MemoryBackend) -> None:
     """A record whose key another memory has is a conflict, new or newer."""

@@ -129,10 +129,13 @@ class Keeping(MemoryBackendDefaults):
         old, tombstone = shelf.memories.get(memory.id), shelf.tombstones.get(memory.id)
         if tombstone is not None and memory.revision <= tombstone.revision:
             return PutOutcome.STALE
-        if old is not None and memory.revision < old.revision:
-            return PutOutcome.STALE
-        if old is not None and memory.revision == old.revision:
-            return PutOutcome.APPLIED if memory.content_hash == old.content_hash else PutOutcome.CONFLICT
+        if old is not None and (memory.revision, memory.content_hash) == (old.revision, old.content_hash):
+            return PutOutcome.APPLIED
+        if old is not None and memory.revision <= old.revision:
+            if not old.is_expired(memory.updated_at):
+                return PutOutcome.STALE if memory.revision < old.revision else PutOutcome.CONFLICT
+            self.forget(old)
+            old = None
         holder = shelf.holder(memory.key)
         if holder is not None and holder.id != memory.id:
             if not holder.is_expired(memory.updated_at):

@@ -36,11 +36,14 @@ def _put_memory(ledger: Ledger, memory: Memory, *, owner: int) -> PutOutcome:
     if tombstone is not None and memory.revision <= tombstone:
         return PutOutcome.STALE
     old = ledger.find(owner, memory.id)
-    if old is not None and memory.revision < old.state.revision:
-        return PutOutcome.STALE
-    if old is not None and memory.revision == old.state.revision:
-        same = memory_of(old.state, memory.owner).content_hash == memory.content_hash
-        return PutOutcome.APPLIED if same else PutOutcome.CONFLICT
+    if old is not None and memory.revision <= old.state.revision:
+        is_newer = memory.revision < old.state.revision
+        if not is_newer and memory_of(old.state, memory.owner).content_hash == memory.content_hash:
+            return PutOutcome.APPLIED
+        if not old.is_expired(at):
+            return PutOutcome.STALE if is_newer else PutOutcome.CONFLICT
+        ledger.drop(old)  # whoever sent this has swept it, and counts from 1 again
+        old = None
     holder = ledger.find_key(owner, memory.key)
     if holder is not None and holder.state.id != memory.id:
         # Expiry reaches no feed, so a replica has to let go of an expired memory's key by itself.
