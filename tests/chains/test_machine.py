@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -98,7 +100,8 @@ class Lives(RuleBasedStateMachine):
         else:
             assert isinstance(write, Create) or before != {None}
             self.may_be[ref] = {becomes}
-        self.was_there.add(ref)
+        if becomes is not None:
+            self.was_there.add(ref)
 
     def content(self):
         self.number += 1
@@ -109,6 +112,23 @@ class Lives(RuleBasedStateMachine):
         ref, content = MemoryRef(owner, id_of(owner, key)), self.content()
         new = NewMemory(content=content, key=key)
         self.write(ref, Create(owner=owner, id=ref.id, memory=new, now=times.now()), content)
+
+    @rule(owner=owners, key=keys)
+    def create_for_a_moment(self, owner, key):
+        """A memory that has expired before anything else happens: absent, without a deletion."""
+        ref, now = MemoryRef(owner, id_of(owner, key)), times.now()
+        new = NewMemory(content=self.content(), key=key, expires_at=now + timedelta(milliseconds=1))
+        self.write(ref, Create(owner=owner, id=ref.id, memory=new, now=now), None)
+        self.was_there.discard(ref)  # so what the archive has of it may be seen
+        time.sleep(0.003)
+
+    @rule(place=st.sampled_from((0, 1)))
+    def sweep(self, place):
+        """One of the stores removes what has expired, the others have not yet."""
+        swept = self.world.stores[place]
+        outage, swept.outage = swept.outage, "up"
+        self.run(swept.expire(scope=Scope.everyone(), now=times.now(), limit=100))
+        swept.outage = outage
 
     @rule(owner=owners, key=keys)
     def update(self, owner, key):
