@@ -38,8 +38,13 @@ class Plan:
     reason: str = ""
 
 
-def plan(source: Source, *, sent: Sent | None, there: Memory | None, take: bool = False) -> Plan:
-    """What to send to a replica that has `there` now. With `take` its own changes are overwritten: no conflict."""
+def plan(
+    source: Source, *, sent: Sent | None, there: Memory | None, buried: Tombstone | None = None, take: bool = False
+) -> Plan:
+    """What to send to a replica that has `there` now, or has `buried` it. With `take` its own changes are overwritten:
+    no conflict."""
+    if not take and source.memory is not None and buried is not None and not _is_ours(buried, sent):
+        return Plan(verdict="conflict", reason=f"it was deleted in the replica, at revision {buried.revision}")
     if not take and (reason := _foreign(source, sent, there)):
         return Plan(verdict="conflict", reason=reason)
     floor = there.revision if take and there is not None else None
@@ -84,6 +89,13 @@ def _own_revision(sent: Sent, hash: str, *, least: int) -> int:
         if revision is not None and known == hash:
             return max(revision, least) if hash == "" else revision
     return max(least, 1 + max(sent.revision or 0, sent.next_revision or 0))
+
+
+def _is_ours(stone: Tombstone, sent: Sent | None) -> bool:
+    """Whether a deletion in a replica is one that it was given, or was there before anything was."""
+    if sent is None or sent.revision is None or not sent.hash:
+        return True
+    return not sent.next_hash and sent.next_revision == stone.revision
 
 
 def _foreign(source: Source, sent: Sent | None, there: Memory | None) -> str:
