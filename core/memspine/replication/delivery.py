@@ -161,7 +161,8 @@ class Delivery:
         sent = await self._journal.read(partial(replicas.sent, replica=self._replica.name, refs=refs))
         aside = await self._journal.read(partial(entries.aside, replica=self._replica.name))
         there = await self._there(refs)
-        buried = await self._buried([ref for ref, one in sent.items() if ref not in there and one.hash])
+        given_before = [ref for ref, one in sent.items() if one.hash]
+        buried = await self._buried([ref for ref in (refs if take else given_before) if ref not in there])
         plans = {
             source.ref: plan(
                 source,

@@ -47,7 +47,8 @@ def plan(
         return Plan(verdict="conflict", reason=f"it was deleted in the replica, at revision {buried.revision}")
     if not take and (reason := _foreign(source, sent, there)):
         return Plan(verdict="conflict", reason=reason)
-    floor = there.revision if take and there is not None else None
+    newest = there or buried
+    floor = newest.revision if take and newest is not None else None
     if source.memory is not None:
         return _state(source, source.memory, sent=sent, there=there, floor=floor)
     if source.tombstone is not None:
@@ -63,7 +64,7 @@ def _state(source: Source, memory: Memory, *, sent: Sent | None, there: Memory |
     revision = memory.revision
     if not source.has_revisions and sent is not None:
         revision = _own_revision(sent, memory.content_hash, least=revision)
-    if floor is not None and there is not None and there.content_hash != memory.content_hash:
+    if floor is not None and (there is None or there.content_hash != memory.content_hash):
         revision = max(revision, floor + 1)
     if there is not None and (there.revision, there.content_hash) == (revision, memory.content_hash):
         return Plan(verdict="same")
