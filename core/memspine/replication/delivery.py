@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
@@ -20,13 +20,15 @@ from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import BackendUnavailable, CapabilityError, CursorError, MemspineError
 from memspine.journal import Journal, entries, replicas
 from memspine.journal.replicas import ReplicaPosition
-from memspine.model import Memory, MemoryRef, Scope
+from memspine.model import Memory, MemoryRef, Scope, Tombstone
 from memspine.replication.giving import Giving
 from memspine.replication.planning import expected_state, plan
 from memspine.replication.sources import Page, PrimaryReader
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+T = TypeVar("T")
 
 DUE_ROWS: Final = 100
 
@@ -70,6 +72,8 @@ class Delivery:
             await self._check()
             await self._purge()
             records += await self._again()
+            if position.stage == "new":
+                position = await self._begin()
             while position.stage != "left behind":
                 page = await self._page(position)
                 if page is None:
@@ -134,6 +138,14 @@ class Delivery:
             records += await self._give(Page(position=None, sources=sources))
         return records
 
+    async def _begin(self) -> ReplicaPosition:
+        """Note where the changes end before anything is copied: what is deleted after that has to be deleted there."""
+        end = await self._reader.end()
+        await self._journal.write(
+            partial(replicas.move, replica=self._replica.name, stage="copying", cursor=None, feed=end)
+        )
+        return ReplicaPosition(stage="copying", cursor=None, feed=end)
+
     async def _page(self, position: ReplicaPosition) -> Page | None:
         try:
             return await self._reader.page(position)
@@ -149,8 +161,16 @@ class Delivery:
         sent = await self._journal.read(partial(replicas.sent, replica=self._replica.name, refs=refs))
         aside = await self._journal.read(partial(entries.aside, replica=self._replica.name))
         there = await self._there(refs)
+        given_before = [ref for ref, one in sent.items() if one.hash]
+        buried = await self._buried([ref for ref in (refs if take else given_before) if ref not in there])
         plans = {
-            source.ref: plan(source, sent=sent.get(source.ref), there=there.get(source.ref), take=take)
+            source.ref: plan(
+                source,
+                sent=sent.get(source.ref),
+                there=there.get(source.ref),
+                buried=buried.get(source.ref),
+                take=take,
+            )
             for source in page.sources
             if anew or aside.get(source.ref) != "conflict"
         }
@@ -185,21 +205,34 @@ class Delivery:
 
     async def _there(self, refs: Sequence[MemoryRef]) -> Mapping[MemoryRef, Memory]:
         """What the replica has of these memories now."""
+        return await self._asked("get", refs, _memories)
+
+    async def _buried(self, refs: Sequence[MemoryRef]) -> Mapping[MemoryRef, Tombstone]:
+        """Those of the memories that the replica says were deleted in it, if it can say so."""
+        return await self._asked("tombstones", refs, _tombstones)
+
+    async def _asked(
+        self,
+        operation: str,
+        refs: Sequence[MemoryRef],
+        call: Callable[[MemoryBackend, Sequence[str], Scope], Awaitable[Mapping[str, T]]],
+    ) -> Mapping[MemoryRef, T]:
+        """What the replica says of memories, owner by owner."""
         by_owner: defaultdict[str, list[str]] = defaultdict(list)
         for ref in refs:
             by_owner[ref.owner].append(ref.id)
-        found: dict[MemoryRef, Memory] = {}
+        found: dict[MemoryRef, T] = {}
         for owner, ids in by_owner.items():
-            scope, now = Scope.of_owner(owner), times.now()
+            scope = Scope.of_owner(owner)
             try:
                 got = await self._replica.call(
-                    "get",
-                    lambda backend: backend.get_many(ids, scope=scope, now=now),  # noqa: B023
+                    operation,
+                    lambda backend: call(backend, ids, scope),  # noqa: B023
                     seconds=self._seconds,
                 )
             except MemspineError as error:
                 raise _ReplicaDown(error) from error
-            found |= {MemoryRef(owner, id): memory for id, memory in got.items()}
+            found |= {MemoryRef(owner, id): one for id, one in got.items()}
         return found
 
 
@@ -221,3 +254,11 @@ def _now() -> int:
 
 async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
     return backend.capabilities
+
+
+async def _memories(backend: MemoryBackend, ids: Sequence[str], scope: Scope) -> Mapping[str, Memory]:
+    return await backend.get_many(ids, scope=scope, now=times.now())
+
+
+async def _tombstones(backend: MemoryBackend, ids: Sequence[str], scope: Scope) -> Mapping[str, Tombstone]:
+    return await backend.tombstones(ids, scope=scope) if Capability.CHANGES in backend.capabilities else {}

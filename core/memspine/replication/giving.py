@@ -11,7 +11,7 @@ import attrs
 from memspine import times
 from memspine.chain import Member
 from memspine.errors import BackendUnavailable, CapabilityError, ClosedError, MemspineError
-from memspine.model import Memory, MemoryRef, PurgeReceipt, PutOutcome, Scope
+from memspine.model import Memory, MemoryRef, PurgeReceipt, PutOutcome, Scope, Tombstone
 from memspine.replication.planning import Record
 
 FAILURES_MAX: Final = 3
@@ -63,13 +63,16 @@ class Giving:
 
     async def _settle(self, records: Records, result: _Result) -> None:
         """Tell a key that another memory still has from a content that others changed: the former passes, often as soon
-        as the rest has arrived."""
+        as the rest has arrived. A deletion of what is not there is done."""
         contested, result.contested = result.contested, []
         for ref in contested:
             last = records[ref][-1]
             there = await self._get(ref, result)
             if result.down is not None:
                 return
+            if there is None and isinstance(last, Tombstone):
+                result.arrived.add(ref)  # others have deleted it as well
+                continue
             if there is not None and there.revision >= last.revision:
                 result.conflicts[ref] = CHANGED
                 continue
@@ -152,6 +155,8 @@ class _Result:
                 case PutOutcome.APPLIED:
                     self.arrived.add(ref)
                     self.records += len(some)
+                case PutOutcome.STALE if isinstance(some[-1], Tombstone):
+                    self.contested.append(ref)
                 case PutOutcome.STALE:
                     self.conflicts[ref] = "the replica has a newer revision of it, or has deleted it"
                 case PutOutcome.CONFLICT:

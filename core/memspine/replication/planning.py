@@ -38,11 +38,17 @@ class Plan:
     reason: str = ""
 
 
-def plan(source: Source, *, sent: Sent | None, there: Memory | None, take: bool = False) -> Plan:
-    """What to send to a replica that has `there` now. With `take` its own changes are overwritten: no conflict."""
+def plan(
+    source: Source, *, sent: Sent | None, there: Memory | None, buried: Tombstone | None = None, take: bool = False
+) -> Plan:
+    """What to send to a replica that has `there` now, or has `buried` it. With `take` its own changes are overwritten:
+    no conflict."""
+    if not take and source.memory is not None and buried is not None and not _is_ours(buried, sent):
+        return Plan(verdict="conflict", reason=f"it was deleted in the replica, at revision {buried.revision}")
     if not take and (reason := _foreign(source, sent, there)):
         return Plan(verdict="conflict", reason=reason)
-    floor = there.revision if take and there is not None else None
+    newest = there or buried
+    floor = newest.revision if take and newest is not None else None
     if source.memory is not None:
         return _state(source, source.memory, sent=sent, there=there, floor=floor)
     if source.tombstone is not None:
@@ -58,7 +64,7 @@ def _state(source: Source, memory: Memory, *, sent: Sent | None, there: Memory |
     revision = memory.revision
     if not source.has_revisions and sent is not None:
         revision = _own_revision(sent, memory.content_hash, least=revision)
-    if floor is not None and there is not None and there.content_hash != memory.content_hash:
+    if floor is not None and (there is None or there.content_hash != memory.content_hash):
         revision = max(revision, floor + 1)
     if there is not None and (there.revision, there.content_hash) == (revision, memory.content_hash):
         return Plan(verdict="same")
@@ -84,6 +90,13 @@ def _own_revision(sent: Sent, hash: str, *, least: int) -> int:
         if revision is not None and known == hash:
             return max(revision, least) if hash == "" else revision
     return max(least, 1 + max(sent.revision or 0, sent.next_revision or 0))
+
+
+def _is_ours(stone: Tombstone, sent: Sent | None) -> bool:
+    """Whether a deletion in a replica is one that it was given, or was there before anything was."""
+    if sent is None or sent.revision is None or not sent.hash:
+        return True
+    return not sent.next_hash and sent.next_revision == stone.revision
 
 
 def _foreign(source: Source, sent: Sent | None, there: Memory | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -99,16 +100,28 @@ class Reconciling:
         there = await self._replica.call(
             "get", lambda backend: backend.get(ref.id, scope=scope, now=now), seconds=seconds
         )
+        least = there.revision if there is not None else await self._buried_revision(ref)
         if take == "replica":
             await self._take_theirs(ref, here=here, there=there)
-        elif here is not None and there is not None and there.revision >= here.revision:
-            await self._raise(here, least=there.revision + 1)
+        elif here is not None and least >= here.revision:
+            await self._raise(here, least=least + 1)
         elif here is None and there is not None:
             stone = Tombstone(id=ref.id, owner=ref.owner, revision=there.revision + 1, deleted_at=now)
             await self._replica.call(
                 "put", lambda backend: backend.put([stone], scope=scope), seconds=seconds, write_ids=[ref.id]
             )
         await self._delivery.again([ref], take=True)
+
+    async def _buried_revision(self, ref: MemoryRef) -> int:
+        """The revision at which the replica says that it has deleted a memory; 0 if it says nothing."""
+
+        async def ask(replica: MemoryBackend) -> Mapping[str, Tombstone]:
+            if Capability.CHANGES not in replica.capabilities:
+                return {}
+            return await replica.tombstones([ref.id], scope=Scope.of_owner(ref.owner))
+
+        found = await self._replica.call("tombstones", ask, seconds=self._chain.deadline_seconds)
+        return found[ref.id].revision if ref.id in found else 0
 
     async def _take_theirs(self, ref: MemoryRef, *, here: Memory | None, there: Memory | None) -> None:
         """The replica's content as a new revision of the primary; its absence as a deletion."""

@@ -40,13 +40,10 @@ class PrimaryReader:
         self._journal = journal
 
     async def page(self, position: ReplicaPosition) -> Page:
-        """The page behind a place. Raises CursorError when the feed there was trimmed."""
-        capabilities = (await self._chain.call_primary("capabilities", _capabilities)).value
-        has_feed = Capability.CHANGES in capabilities
-        if position.stage == "new":
-            position = ReplicaPosition(stage="copying", cursor=None, feed=await self.end())
+        """The page behind a place that is copying or following. Raises CursorError when the feed there was trimmed."""
         if position.stage == "copying":
             return await self._listed(position)
+        has_feed = Capability.CHANGES in (await self._chain.call_primary("capabilities", _capabilities)).value
         return await (self._changed(position) if has_feed else self._noted(position))
 
     async def sources(self, changes: Mapping[MemoryRef, Change | None]) -> tuple[Source, ...]:

@@ -164,12 +164,12 @@ class Keeping(MemoryBackendDefaults):
         self.require_open()
         feed, owners = self.state.feed, scope.owners
         after = 0 if cursor is None else self._position(cursor)
-        dropped = (place for owner, place in feed.trimmed.items() if owners is None or owner in owners)
-        if cursor is not None and after < max(dropped, default=0):
+        trimmed = max((place for owner, place in feed.trimmed.items() if owners is None or owner in owners), default=0)
+        if cursor is not None and after < trimmed:
             raise CursorError(self.name, cursor, "one that lies behind what was trimmed")
         behind = [c for c in feed.changes if int(c.cursor) > after and (owners is None or c.owner in owners)]
         page = tuple(behind[:limit])
-        return ChangePage(page, page[-1].cursor if page else str(after), more=len(behind) > len(page))
+        return ChangePage(page, page[-1].cursor if page else str(max(after, trimmed)), more=len(behind) > len(page))
 
     def _position(self, cursor: str) -> int:
         if not (cursor.isascii() and cursor.isdigit() and int(cursor) <= self.state.feed.length):
