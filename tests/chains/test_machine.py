@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 import time
 from datetime import timedelta
@@ -26,6 +27,7 @@ from .switched import OUTAGES, World, store
 OWNERS = ("a", "ab")
 KEYS = ("k", "")
 ARCHIVED = "archived"
+EXAMPLES = int(os.environ.get("MEMSPINE_TEST_EXAMPLES", "40"))
 
 owners = st.sampled_from(("a", "a", "a", "ab"))
 keys = st.sampled_from(KEYS)
@@ -250,7 +252,7 @@ def test_whatever_happens_nothing_acknowledged_is_lost(lives):
     run_state_machine_as_test(
         lives,
         settings=settings(
-            max_examples=60,
+            max_examples=EXAMPLES,
             stateful_step_count=40,
             deadline=None,
             phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking such lives takes minutes

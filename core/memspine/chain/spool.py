@@ -88,6 +88,7 @@ class Spool:
         for number, outcome in zip(numbers, outcomes, strict=True):
             result = drained.results.get(number)
             if isinstance(result, Exception):
+                await self._journal.write(partial(entries.remove, numbers=[number]))  # whoever wrote it is told now
                 raise result
             if result is not None:
                 answers.append(Answer(result, self._chain.primary.name))

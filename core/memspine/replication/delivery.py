@@ -126,7 +126,10 @@ class Delivery:
     async def _purge(self) -> None:
         """Erase what was purged while the replica was away, before anything else reaches it."""
         for owner, id in await self._journal.read(partial(entries.purges, replica=self._replica.name)):
-            await self._giving.purge(owner, None if not id else [id])
+            try:
+                await self._giving.purge(owner, None if not id else [id])
+            except MemspineError as error:
+                raise _ReplicaDown(error) from error
             await self._journal.write(partial(entries.clear, replica=self._replica.name, refs=[(owner, id)]))
 
     async def _again(self) -> int:
@@ -134,7 +137,8 @@ class Delivery:
         records = 0
         due = await self._journal.read(partial(entries.due, replica=self._replica.name, now=_now(), limit=DUE_ROWS))
         if due:
-            sources = await self._reader.sources(dict.fromkeys(MemoryRef(*ref) for ref in due))
+            refs = dict.fromkeys(MemoryRef(*ref) for ref in due)
+            sources = await self._reader.sources(refs, are_named=True)
             records += await self._give(Page(position=None, sources=sources))
         return records
 

@@ -18,7 +18,8 @@ class Source:
     """What the primary says of a memory: its state, or its deletion, or neither where it expired and was swept.
 
     `earlier` are states before the current one, oldest first. A primary without `has_revisions` may give two states the
-    same revision. `swept_revision` is the last revision of what has expired, which the primary cannot tell any more.
+    same revision. What `is_gone` was there, and is no more without a deletion: it expired. `last_revision` is the one
+    that the primary's feed named last.
     """
 
     ref: MemoryRef
@@ -26,7 +27,8 @@ class Source:
     tombstone: Tombstone | None = None
     earlier: tuple[Memory, ...] = ()
     has_revisions: bool = True
-    swept_revision: int | None = None
+    is_gone: bool = False
+    last_revision: int | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -53,10 +55,12 @@ def plan(
         return _state(source, source.memory, sent=sent, there=there, floor=floor)
     if source.tombstone is not None:
         return _deletion(source, source.tombstone, sent=sent, there=there, floor=floor)
-    if there is not None and source.swept_revision is not None and there.revision < source.swept_revision:
-        # It expired without a deletion: so it does there.
-        gone = attrs.evolve(there, revision=source.swept_revision, expires_at=there.updated_at)
-        return Plan(verdict="send", records=(gone,))
+    if there is not None and source.is_gone:
+        # It expired without a deletion: so it does there, unless it is about to by itself.
+        revision = there.revision + 1 if source.last_revision is None else source.last_revision
+        if there.revision < revision:
+            gone = attrs.evolve(there, revision=revision, expires_at=there.updated_at)
+            return Plan(verdict="send", records=(gone,))
     return Plan(verdict="same")
 
 

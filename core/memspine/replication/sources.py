@@ -46,8 +46,11 @@ class PrimaryReader:
         has_feed = Capability.CHANGES in (await self._chain.call_primary("capabilities", _capabilities)).value
         return await (self._changed(position) if has_feed else self._noted(position))
 
-    async def sources(self, changes: Mapping[MemoryRef, Change | None]) -> tuple[Source, ...]:
-        """What the primary says of memories now, in their order; of each the change that named it, if any."""
+    async def sources(
+        self, changes: Mapping[MemoryRef, Change | None], *, are_named: bool = False
+    ) -> tuple[Source, ...]:
+        """What the primary says of memories now, in their order; of each the change that named it, if any. Those that
+        `are_named` were in the primary once, whatever is left of them."""
         capabilities = (await self._chain.call_primary("capabilities", _capabilities)).value
         memories = await fetched(self._chain, list(changes))
         stones = await self._tombstones([ref for ref in changes if ref not in memories], capabilities)
@@ -65,7 +68,8 @@ class PrimaryReader:
                     tombstone=stone,
                     earlier=earlier,
                     has_revisions=Capability.CHANGES in capabilities,
-                    swept_revision=None if change is None or memory or stone else change.revision,
+                    is_gone=are_named and memory is None and stone is None,
+                    last_revision=None if change is None else change.revision,
                 )
             )
         return tuple(found)
@@ -119,7 +123,9 @@ class PrimaryReader:
             last.pop(ref, None)  # in the order of the last changes, so that a key was let go before it is taken
             last[ref] = change
         behind = ReplicaPosition(stage="following", cursor=page.cursor)
-        return Page(position=behind, from_position=position, sources=await self.sources(last), more=page.more)
+        return Page(
+            position=behind, from_position=position, sources=await self.sources(last, are_named=True), more=page.more
+        )
 
     async def _noted(self, position: ReplicaPosition) -> Page:
         after = int(position.cursor or 0)
@@ -129,7 +135,7 @@ class PrimaryReader:
             MemoryRef(owner, id) for owner, id in [*((row[1], row[2]) for row in rows), *begun]
         )
         behind = ReplicaPosition(stage="following", cursor=str(rows[-1][0] if rows else after))
-        sources = await self.sources(refs)
+        sources = await self.sources(refs, are_named=True)
         return Page(position=behind, from_position=position, sources=sources, more=len(rows) == PAGE_ROWS)
 
     async def _tombstones(
