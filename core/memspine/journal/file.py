@@ -195,6 +195,8 @@ class Journal:
                 advice = "make room on the disk and repeat the call"
             elif "locked" in str(error):
                 advice = "another process keeps it locked; repeat the call"
+            elif "disk I/O" in str(error):
+                advice = "look at the disk and the room on it, and repeat the call"
             elif "readonly" in str(error):
                 advice = "make it and its folder writable, or name another file"
             else:

@@ -1,0 +1,41 @@
+"""Chains to plant outages in."""
+
+import itertools
+
+import pytest
+
+from memspine import times
+
+from .worlds import ALL, DEADLINE_SECONDS, Clock, World, offered, reference
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock that everybody reads."""
+    clock = Clock(times.now)
+    monkeypatch.setattr(times, "now", clock)
+    return clock
+
+
+@pytest.fixture
+def worlds(tmp_path, monkeypatch, clock):
+    """Makes a world with a journal of its own: `notes` is the primary, with what it claims; `replicas` and `fallbacks`
+    are names. All else are settings of [memory]."""
+    numbers = itertools.count()
+
+    def make(*, primary=ALL, replicas=("team",), fallbacks=(), is_quick=False, **memory):
+        names = [*replicas, *fallbacks]
+        stores = {"notes": reference("notes", primary)} | {name: reference(name) for name in names}
+        tables = {name: {"plugin": "switched"} for name in stores}
+        for name in replicas:
+            tables[name]["replicate"] = True
+        settings = {
+            "memory": {"primary": "notes", "fallbacks": names, "deadline_seconds": DEADLINE_SECONDS, **memory},
+            "backends": tables,
+            "journal": {"path": str(tmp_path / f"world-{next(numbers)}" / "waiting.journal")},
+            "embedding": {"source": "none"},
+            "vectors": {"enabled": False},
+        }
+        return World(stores, settings, offered(stores, monkeypatch), clock, is_quick)
+
+    return make

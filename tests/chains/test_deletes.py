@@ -1,0 +1,160 @@
+"""What was deleted stays deleted, whoever answers."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from memspine.conformance.clauses import clause
+from memspine.errors import BackendUnavailable, ConflictError, JournalError, NotFoundError
+from memspine.model import MemoryFilter, Tombstone
+
+from .worlds import ALL, PLAIN
+
+BOTH = pytest.mark.parametrize("primary", [ALL, PLAIN], ids=["with a feed", "without a feed"])
+
+
+async def shown(memory):
+    """The ids that any reading call shows."""
+    seen = {one.id for one in (await memory.list()).memories}
+    seen |= {hit.memory.id for hit in (await memory.search("walnut")).hits}
+    for id in ("a", "b", "c"):
+        with suppress(NotFoundError, BackendUnavailable):
+            seen.add((await memory.get(id)).memory.id)
+    return seen
+
+
+async def three(world, memory):
+    """Three memories, which a fallback that nobody writes to has as well."""
+    for id in ("a", "b", "c"):
+        await memory.create(f"walnut {id}", id=id)
+        await world.add("archive", id, f"walnut {id}")
+
+
+@BOTH
+@pytest.mark.parametrize("way", ["delete", "delete_many", "purge", "put"])
+@clause("CH-21", "CH-27")
+async def test_a_deleted_memory_comes_back_from_nowhere(worlds, primary, way):
+    """After each kind of deletion no call shows the memory: not while the primary works, and not from a fallback that
+    still has it while the primary is away."""
+    world = worlds(primary=primary, fallbacks=("archive",), read_fallback=True)
+    async with world.open() as memory:
+        await three(world, memory)
+        match way:
+            case "delete":
+                await memory.delete("a")
+            case "delete_many":
+                await memory.delete_many(MemoryFilter(text="walnut a"), dry_run=False)
+            case "purge":
+                await memory.purge(["a"])
+            case "put":
+                await memory.put([Tombstone(id="a", owner="me", revision=9, deleted_at=world.clock())])
+        assert await shown(memory) == {"b", "c"}
+        world.down("notes")
+        assert await shown(memory) == {"b", "c"}
+    async with world.open() as memory:  # another process knows it as well
+        assert await shown(memory) == {"b", "c"}
+
+
+@BOTH
+@clause("CH-20")
+async def test_no_tombstone_no_delete(worlds, primary):
+    """The tombstone stands in the journal before the primary deletes: where it cannot be written, nothing is."""
+    world = worlds(primary=primary, fallbacks=("archive",))
+    async with world.open() as memory:
+        await three(world, memory)
+        world.down("journal")
+        for call in (
+            memory.delete("a"), memory.delete_many(MemoryFilter(), dry_run=False), memory.purge(["a"])
+        ):  # fmt: skip
+            with pytest.raises(JournalError):
+                await call
+        assert set(await world.contents("notes")) == {"a", "b", "c"}
+        assert not {"delete", "purge"} & set(world["notes"].calls)
+
+
+@BOTH
+@pytest.mark.parametrize(("kind", "is_done"), [("lost", True), ("reset", False)])
+@clause("CH-22", "CH-28")
+async def test_a_delete_that_nobody_knows_of(worlds, primary, kind, is_done):
+    """While nobody can say whether a delete was done, no fallback shows the memory, and asking for it says why; as soon
+    as the primary can be asked, it is settled."""
+    world = worlds(primary=primary, fallbacks=("archive",), read_fallback=True)
+    async with world.open() as memory:
+        await three(world, memory)
+        world.down("notes", kind)
+        with pytest.raises(BackendUnavailable) as caught:
+            await memory.delete("a")
+        assert caught.value.outcome == "unknown"
+        world.down("notes")
+        assert await shown(memory) == {"b", "c"}
+        with pytest.raises(BackendUnavailable, match="nobody can say whether it was done"):
+            await memory.get("a")
+        await world.back(memory)
+        await world.quiet(memory)
+        expected = {"b", "c"} if is_done else {"a", "b", "c"}
+        assert await shown(memory) == expected
+        assert set(await world.contents("team")) == expected
+        world.down("notes")
+        assert await shown(memory) == expected
+
+
+@BOTH
+@clause("CH-23")
+async def test_a_refused_delete_leaves_nothing(worlds, primary):
+    """A delete that the primary refused, or that never reached it, hides nothing."""
+    world = worlds(primary=primary, fallbacks=("archive",), read_fallback=True)
+    async with world.open() as memory:
+        await three(world, memory)
+        with pytest.raises(ConflictError):
+            await memory.delete("a", expected_revision=7)
+        world.down("notes", "refused")
+        with pytest.raises(BackendUnavailable):
+            await memory.delete("b")
+        assert await shown(memory) == {"a", "b", "c"}
+
+
+@BOTH
+@clause("CH-24")
+async def test_what_is_stored_again_is_shown_again(worlds, primary):
+    """A memory that was deleted and created again is shown by the primary at once, by replicas once they have it."""
+    world = worlds(primary=primary, fallbacks=("archive",), read_fallback=True)
+    async with world.open() as memory:
+        await three(world, memory)
+        await world.quiet(memory)
+        await memory.delete("a")
+        await memory.create("walnut anew", id="a")
+        await world.quiet(memory)
+        assert (await memory.get("a")).memory.content == "walnut anew"
+        world.down("notes")
+        found = await memory.get("a")
+        assert (found.memory.content, found.backend) == ("walnut anew", "team")
+        assert await shown(memory) == {"a", "b", "c"}
+
+
+@clause("CH-25")
+async def test_who_cannot_tell_what_was_deleted_asks_nobody_else(worlds):
+    """A primary that does not say what it deleted, or a journal that cannot be read, keeps fallbacks from answering."""
+    world = worlds(fallbacks=("archive",), read_fallback=True)
+    async with world.open() as memory:
+        await three(world, memory)
+        await memory.delete("a")
+        world["notes"].store.tombstones = _broken
+        with pytest.raises(BackendUnavailable, match="no tombstones today"):
+            await memory.get("a")
+        world.down("notes")
+        memory._running.chain.journal.read = _unreadable  # noqa: SLF001 - a disk that fails while it is used
+        with pytest.raises(BackendUnavailable, match="cannot be read"):
+            await memory.get("b")
+        for call in (memory.search("walnut"), memory.list()):
+            with pytest.raises(JournalError):
+                await call
+
+
+async def _broken(*_, **__):
+    raise OSError("no tombstones today")
+
+
+async def _unreadable(_):
+    raise JournalError("waiting.journal", "cannot be read", advice="look at the disk")

@@ -1,0 +1,374 @@
+"""What the primary has arrives in every replica."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from memspine.conformance.clauses import clause
+from memspine.contracts import Capability
+from memspine.model import MemoryChanges, MemoryFilter, Scope
+
+from .worlds import ALL, ME, PLAIN
+
+BOTH = pytest.mark.parametrize("primary", [ALL, PLAIN], ids=["with a feed", "without a feed"])
+
+
+async def same(world, *names, revisions=True):
+    """Whether replicas hold what the primary holds."""
+    states = [
+        {ref: (one.content_hash, one.revision if revisions else 0) for ref, one in (await world.held(name)).items()}
+        for name in ("notes", *names)
+    ]
+    return all(state == states[0] for state in states)
+
+
+async def change(world, name, id, content, *, owner="me"):
+    """A change behind the chain's back."""
+    scope = Scope.of_owner(owner)
+    await world[name].store.update(id, MemoryChanges(content=content), scope=scope, now=world.clock())
+
+
+@BOTH
+@clause("CH-50")
+async def test_a_new_replica_gets_everything(worlds, primary):
+    """What was there before there was a replica is copied with ids, revisions, times, keys, metadata and expiry, of
+    every owner; what was deleted while it was copied is not there."""
+    world = worlds(primary=primary)
+    async with world.open(fallbacks=[]) as memory:
+        for n in range(3):
+            await memory.create(f"m{n}", id=f"m{n}", metadata={"n": n}, session="s")
+        await memory.update("m1", content="changed")
+        await memory.create("keyed", key="k", expires_at=world.clock() + timedelta(days=1))
+        await memory.create("of eve", id="m0", owner="eve", management=True)
+    async with world.open() as memory:
+        await world.quiet(memory)
+        assert len(await world.held("team")) == 5
+        assert await same(world, "team")
+        assert (await memory.status()).backends[1].replica.stage == "following"
+
+
+@BOTH
+@clause("CH-51")
+async def test_every_change_arrives(worlds, primary):
+    """Creates, replacements, updates, deletes, bulk deletes, restored states and purges arrive in each replica, with
+    the revisions of a primary that counts them."""
+    world = worlds(primary=primary, replicas=("team", "far"))
+    async with world.open() as memory:
+        for n in range(6):
+            await memory.create(f"m{n}", id=f"m{n}")
+        await world.quiet(memory)
+        await memory.update("m0", content="changed")
+        await memory.update("m0", content="changed again")
+        await memory.create("one", key="k")
+        await memory.create("two", key="k")
+        await memory.delete("m1")
+        await memory.delete("m2")
+        await memory.create("m2 again", id="m2")
+        await memory.delete_many(MemoryFilter(text="m3"), dry_run=False)
+        await memory.purge(["m4"])
+        await world.quiet(memory)
+        assert await same(world, "team", "far", revisions=primary is ALL)
+        assert set((await world.contents("team")).values()) == {"changed again", "two", "m2 again", "m5"}
+        await memory.delete("m0")
+        await memory.restore("m0", revision=2)
+        await world.quiet(memory)
+        assert await same(world, "team", "far", revisions=primary is ALL)
+        assert "m0" in await world.contents("far")
+
+
+@clause("CH-51")
+async def test_states_in_between_arrive_too(worlds):
+    """A replica that keeps history gets every state of a memory, in order."""
+    world = worlds()
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await memory.update("a", content="two")
+        await world.quiet(memory)
+        await memory.update("a", content="three")
+        await memory.update("a", content="four")
+        await world.quiet(memory)
+        states = await world["team"].store.history("a", scope=ME)
+        assert [one.memory.content for one in states] == ["one", "two", "three", "four"]
+
+
+@BOTH
+@clause("CH-51")
+async def test_a_key_that_moves(worlds, primary):
+    """A key that one memory let go of and another took arrives, in whatever order the memories are told."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await memory.create("one", id="z", key="k")
+        await memory.create("two", id="a")
+        await world.quiet(memory)
+        await memory.update("z", key="")
+        await memory.update("a", key="k")
+        await memory.update("z", content="one still")
+        await world.quiet(memory)
+        assert await same(world, "team", revisions=primary is ALL)
+        assert await memory.journal_entries() == ()
+
+
+@BOTH
+@clause("CH-52")
+async def test_nothing_is_given_twice(worlds, primary):
+    """What a replica has is not given again: not by the next round, not by another process at the same time."""
+    world = worlds(primary=primary)
+    async with world.open() as memory, world.open() as other:
+        for n in range(5):
+            await memory.create(f"m{n}", id=f"m{n}")
+        reports = await asyncio.gather(*(one.maintain(["deliver"]) for one in (memory, other, memory)))
+        assert sum(report.delivered for report in reports) == 5
+        assert world["team"].calls.count("put") == 1
+        await other.update("m0", content="changed")
+        reports = await asyncio.gather(*(one.maintain(["deliver"]) for one in (memory, other)))
+        assert sum(report.delivered for report in reports) == 1
+        await world.quiet(memory)
+        await world.quiet(other)
+        assert world["team"].calls.count("put") == 2
+        assert await same(world, "team", revisions=primary is ALL)
+
+
+@BOTH
+@clause("CH-53")
+async def test_a_replica_that_others_changed_is_in_conflict(worlds, primary):
+    """What others changed in a replica is not overwritten: both sides stay, it is counted and listed, nothing more of
+    that memory is given, and all other memories go on."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await memory.create("two", id="b")
+        await world.quiet(memory)
+        await change(world, "team", "a", "theirs")
+        await memory.update("a", content="mine")
+        await memory.update("a", content="mine still")
+        await memory.update("b", content="two still")
+        await world.quiet(memory)
+        assert (await world.contents("team")) == {"a": "theirs", "b": "two still"}
+        assert (await world.contents("notes"))["a"] == "mine still"
+        (entry,) = await memory.journal_entries()
+        assert (entry.kind, entry.state, entry.id, entry.replica) == ("delivery", "conflict", "a", "team")
+        status = await memory.status()
+        assert status.backends[1].replica.conflicts == 1
+        assert any("1 in conflict" in line for line in status.problems)
+        await memory.update("a", content="mine again")
+        await world.quiet(memory)
+        assert (await world.contents("team"))["a"] == "theirs"
+
+
+@BOTH
+@pytest.mark.parametrize("updates", [1, 2, 3])
+@clause("CH-53")
+async def test_a_memory_that_others_deleted_in_a_replica(worlds, primary, updates):
+    """What others deleted in a replica is in conflict as well, however often the primary has changed it since."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        await world["team"].store.delete("a", scope=ME, now=world.clock())
+        for n in range(updates):
+            await memory.update("a", content=f"mine {n}")
+        await world.quiet(memory)
+        assert await world.contents("team") == {}
+        (entry,) = await memory.journal_entries()
+        assert (entry.state, entry.id) == ("conflict", "a")
+
+
+@BOTH
+@clause("CH-53")
+async def test_a_deletion_that_meets_a_change(worlds, primary):
+    """What the primary deleted and others changed in the replica stays there, in conflict."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        await change(world, "team", "a", "theirs")
+        await memory.delete("a")
+        await world.quiet(memory)
+        assert await world.contents("team") == {"a": "theirs"}
+        assert [one.state for one in await memory.journal_entries()] == ["conflict"]
+
+
+@clause("CH-54")
+async def test_a_key_that_is_taken_in_the_replica(worlds):
+    """A memory whose key another memory of the replica has is set aside, and arrives when the key is free."""
+    world = worlds()
+    async with world.open() as memory:
+        await world.add("team", "other", "put there by others", key="k")
+        await memory.create("one", id="a", key="k")
+        await memory.create("two", id="b")
+        await memory.maintain(["deliver"])
+        assert set(await world.contents("team")) == {"other", "b"}
+        (entry,) = await memory.journal_entries()
+        assert (entry.state, entry.id) == ("pending", "a")
+        assert "key" in entry.error
+        await world["team"].store.delete("other", scope=ME, now=world.clock())
+        world.clock.forward(400)
+        await memory.maintain(["deliver"])
+        assert await world.contents("team") == {"a": "one", "b": "two"}
+        assert await memory.journal_entries() == ()
+
+
+@clause("CH-55")
+async def test_one_refused_memory_holds_nobody_up(worlds):
+    """A memory that a replica does not take is set aside, tried again after a pause that stands in the journal, and
+    dead after eight attempts; all others arrive."""
+    world = worlds()
+    put = world["team"].store.put
+    world["team"].store.put = _poisoned(put)
+    async with world.open() as memory:
+        for n in range(7):
+            await memory.create(f"m{n}", id=f"m{n}")
+        await memory.create("poison", id="p")
+        report = await memory.maintain(["deliver"])
+        assert report.delivered == 7
+        (entry,) = await memory.journal_entries()
+        assert (entry.id, entry.attempts, entry.state) == ("p", 1, "pending")
+        assert entry.next_attempt_at > world.clock()
+    for _ in range(8):
+        async with world.open() as memory:
+            world["team"].calls.clear()
+            await memory.maintain(["deliver"])
+            assert "put" not in world["team"].calls
+            world.clock.forward(400)
+            await memory.maintain(["deliver"])
+    async with world.open() as memory:
+        (entry,) = await memory.journal_entries()
+        assert (entry.attempts, entry.state) == (8, "dead")
+        status = await memory.status()
+        assert (status.backends[1].replica.dead, len(status.problems)) == (1, 1)
+        world["team"].store.put = put
+        assert await memory.retry() == 1
+        assert await same(world, "team")
+
+
+def _poisoned(put):
+    async def poisoned(records, **named):
+        if any(getattr(record, "content", "") == "poison" for record in records):
+            raise ValueError("cannot be taken")
+        return await put(records, **named)
+
+    return poisoned
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ["refused", "hang", "reset"])
+@clause("CH-56", "CH-60")
+async def test_a_replica_that_is_away(worlds, primary, kind):
+    """A replica that does not answer costs no write anything; it is left alone for a pause that every process keeps to,
+    and gets everything when it is back."""
+    world = worlds(primary=primary)
+    world.down("team", kind)
+    async with world.open() as memory:
+        for n in range(3):
+            assert (await memory.create(f"m{n}", id=f"m{n}")).degraded == ()
+        await memory.delete("m2")
+        assert world["team"].calls == []
+        report = await memory.maintain(["deliver"])
+        assert not report.complete
+        assert report.troubles[0].startswith("team: ")
+    async with world.open() as memory:
+        replica = (await memory.status()).backends[1].replica
+        assert (replica.attempts, replica.next_attempt_at > world.clock()) == (1, True)
+        world["team"].calls.clear()
+        await memory.maintain(["deliver"])
+        assert world["team"].calls == []
+        world.up()
+        world.clock.forward(400)
+        await world.quiet(memory)
+        assert await same(world, "team")
+        assert (await memory.status()).problems == ()
+
+
+@clause("CH-57")
+async def test_a_replica_that_the_feed_left_behind(worlds):
+    """Where the part of the feed that a replica had to follow was trimmed, nothing more is given and the status asks
+    for a reconcile, which finds all that was changed and deleted."""
+    world = worlds()
+    async with world.open() as memory:
+        for n in range(4):
+            await memory.create(f"m{n}", id=f"m{n}")
+        await world.quiet(memory)
+        await memory.delete("m0")
+        await memory.update("m1", content="changed")
+        await memory.create("new", id="n")
+        world["notes"].store.state.feed.trim(None, before=world.clock() + timedelta(days=1), limit=100)
+        assert (await memory.status()).backends[1].replica.stage == "left behind"
+        report = await memory.maintain(["deliver"])
+        assert not report.complete
+        assert any("left behind" in trouble for trouble in report.troubles)
+        assert set(await world.contents("team")) == {"m0", "m1", "m2", "m3"}
+        assert any("needs reconcile" in line for line in (await memory.status()).problems)
+        done = await memory.reconcile("team")
+        assert (done.conflicts, done.deleted) == (0, 1)
+        assert await same(world, "team")
+        await memory.update("m1", content="changed again")
+        await world.quiet(memory)
+        assert await same(world, "team")
+        assert (await memory.status()).problems == ()
+
+
+@BOTH
+@clause("CH-58")
+async def test_a_purge_reaches_replicas_and_journal(worlds, primary):
+    """A purge erases in every replica and in the journal, and the receipt names each; a replica that is away is
+    pending, and erased before anything else reaches it."""
+    world = worlds(primary=primary, replicas=("team", "far"), fallbacks=("archive",))
+    async with world.open() as memory:
+        await memory.create("private", id="a")
+        await memory.create("other", id="b")
+        await world.quiet(memory)
+        world.down("far")
+        receipt = await memory.purge(["a"])
+        places = {place.place: place.status for place in receipt.places}
+        assert places["journal"] == "erased"
+        assert places["replica far"] == "pending"
+        assert places["fallback archive"] == "kept"
+        assert "erased" in {status for place, status in places.items() if place.startswith("replica team")}
+        assert await world["team"].store.history("a", scope=ME) == ()
+        await memory.update("b", content="other still")
+        await world.back(memory)
+        world["far"].calls.clear()
+        await world.quiet(memory)
+        changing = [name for name in world["far"].calls if name in ("put", "purge")]
+        assert changing[0] == "purge"
+        assert await world["far"].store.history("a", scope=ME) == ()
+        assert await same(world, "team", "far", revisions=primary is ALL)
+        assert await memory.journal_entries() == ()
+
+
+@clause("CH-59")
+async def test_a_replica_that_cannot_be_one(worlds):
+    """A store that turns out to take no whole records when it is opened is told as a trouble; nothing is forgotten."""
+    world = worlds()
+    world["team"].store.capabilities = ALL - {Capability.PUT}
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        report = await memory.maintain(["deliver"])
+        assert "put" in report.troubles[0]
+        assert (await memory.status()).problems != ()
+        world["team"].store.capabilities = ALL
+        world.clock.forward(400)
+        await world.quiet(memory)
+        assert await same(world, "team")
+
+
+@BOTH
+@clause("CH-51")
+async def test_what_expired_in_the_primary_expires_there(worlds, primary):
+    """What has expired is shown by no replica, whether it was swept from the primary before it was delivered or not."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await memory.create("soon gone", id="a", expires_at=world.clock() + timedelta(seconds=60))
+        await memory.create("stays", id="b")
+        await world.quiet(memory)
+        world.clock.forward(100_000)
+        await memory.maintain()
+        await world.quiet(memory)
+        assert await world.contents("team") == {"b": "stays"}
+        await memory.create("afresh", id="a")
+        await world.quiet(memory)
+        assert await world.contents("team") == {"a": "afresh", "b": "stays"}
+        assert await memory.journal_entries() == ()

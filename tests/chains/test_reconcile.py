@@ -1,0 +1,216 @@
+"""Stores that went apart are made the same again, and the status tells where that is needed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from memspine.conformance.clauses import clause
+from memspine.errors import BackendUnavailable, InvalidMemoryError, JournalError, NotFoundError
+from memspine.model import MemoryChanges, MemoryFilter
+
+from .worlds import ALL, EVERYONE, ME, PLAIN
+
+BOTH = pytest.mark.parametrize("primary", [ALL, PLAIN], ids=["with a feed", "without a feed"])
+PUT = pytest.mark.parametrize("primary", [ALL, PLAIN], ids=["with put", "without put"])
+
+
+async def apart(world, memory):
+    """A primary and a replica that differ in every way that others can bring about."""
+    for id in ("same", "both", "there", "gone", "gone-there", "deleted"):
+        await memory.create(f"{id} at first", id=id)
+    await world.quiet(memory)
+    store, now = world["team"].store, world.clock()
+    await store.update("both", MemoryChanges(content="theirs"), scope=ME, now=now)
+    await store.update("there", MemoryChanges(content="theirs"), scope=ME, now=now)
+    await store.update("gone", MemoryChanges(content="theirs"), scope=ME, now=now)
+    await store.delete("gone-there", scope=ME, now=now)
+    await world.add("team", "new-there", "put there by others")
+    await memory.update("both", content="mine")
+    await memory.update("gone-there", content="mine")
+    await memory.delete("gone")
+    await memory.delete("deleted")
+    await memory.create("mine", id="new")
+    await world.quiet(memory)
+
+
+async def contents(world):
+    """What the primary and the replica hold."""
+    return await world.contents("notes"), await world.contents("team")
+
+
+@BOTH
+@clause("CH-70")
+async def test_without_a_side_nothing_is_decided(worlds, primary):
+    """What one side alone has changed since is brought over; what others changed stays on both sides, in conflict."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await apart(world, memory)
+        before = await contents(world)
+        report = await memory.reconcile("team")
+        assert await contents(world) == before
+        assert (report.settled, report.deleted) == (0, 0)
+        conflicts = {one.id for one in await memory.journal_entries() if one.state == "conflict"}
+        assert conflicts == {"both", "there", "gone", "gone-there", "new-there"}
+        assert report.conflicts == len(conflicts)
+        assert (await memory.status()).backends[1].replica.conflicts == len(conflicts)
+
+
+@BOTH
+@clause("CH-71")
+async def test_taking_the_primary(worlds, primary):
+    """With the primary taken, the replica becomes what the primary is, and follows from then on."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await apart(world, memory)
+        report = await memory.reconcile("team", take="primary")
+        assert (report.settled, report.conflicts) == (5, 0)
+        notes, team = await contents(world)
+        assert notes == team == {
+            "same": "same at first", "both": "mine", "there": "there at first", "gone-there": "mine", "new": "mine"
+        }  # fmt: skip
+        assert await memory.journal_entries() == ()
+        for id in notes:
+            await memory.update(id, content=f"{id} once more")
+        await world.quiet(memory)
+        notes, team = await contents(world)
+        assert notes == team
+        assert await memory.journal_entries() == ()
+
+
+@BOTH
+@clause("CH-72")
+async def test_taking_the_replica(worlds, primary):
+    """With the replica taken, what it has and has deleted becomes a new revision of the primary, and the replica
+    follows from then on."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await apart(world, memory)
+        before = {ref.id: one.revision for ref, one in (await world.held("notes")).items()}
+        report = await memory.reconcile("team", take="replica")
+        assert (report.settled, report.conflicts) == (5, 0)
+        notes, team = await contents(world)
+        assert notes == team == {
+            "same": "same at first", "both": "theirs", "there": "theirs", "gone": "theirs", "new": "mine",
+            "new-there": "put there by others",
+        }  # fmt: skip
+        held = {ref.id: one for ref, one in (await world.held("notes")).items()}
+        assert held["both"].revision > before["both"]
+        await memory.delete("gone")
+        for id in ("both", "there", "new-there"):
+            await memory.update(id, content=f"{id} once more")
+        await world.quiet(memory)
+        notes, team = await contents(world)
+        assert notes == team
+        assert await memory.journal_entries() == ()
+
+
+@BOTH
+@pytest.mark.parametrize("store", ["notes", "team", "journal"])
+@clause("CH-73")
+async def test_a_reconcile_that_fails_forgets_nothing(worlds, primary, store):
+    """Whichever call of a reconcile fails, done again it comes to the same, and no deletion or conflict is lost."""
+    at = 0
+    while True:
+        at += 1
+        world = worlds(primary=primary, is_quick=True)
+        async with world.open() as memory:
+            await apart(world, memory)
+            await memory.delete("same")
+            world[store].plan("refused", at=at, lasts=True)
+            with suppress(BackendUnavailable, JournalError):
+                await memory.reconcile("team")
+            reached = len(world[store].calls) >= at
+            await world.back(memory)
+            await world.quiet(memory)
+            assert "same" not in await world.contents("team"), at
+            report = await memory.reconcile("team", take="primary")
+            assert report.conflicts == 0, at
+            notes, team = await contents(world)
+            assert notes == team, at
+        if not reached:
+            break
+    assert at > 5
+
+
+@clause("CH-74")
+async def test_what_cannot_be_reconciled(worlds):
+    """Only a replica of the chain can be reconciled, and only the two sides can be taken."""
+    world = worlds(fallbacks=("archive",))
+    async with world.open() as memory:
+        for name in ("notes", "archive", "nobody"):
+            with pytest.raises(NotFoundError, match="no replica"):
+                await memory.reconcile(name)
+        with pytest.raises(InvalidMemoryError):
+            await memory.reconcile("team", take="both")
+        world.down("team")
+        with pytest.raises(BackendUnavailable):
+            await memory.reconcile("team")
+
+
+# ── status ──
+
+
+@BOTH
+@clause("CH-90")
+async def test_the_status_says_how_everything_stands(worlds, primary):
+    """Each backend with its role and its health of this moment, how far each replica is, what waits; and nothing is a
+    problem when all is well."""
+    world = worlds(primary=primary, fallbacks=("archive",), on_write_failure="spool")
+    async with world.open() as memory:
+        first = await memory.status()
+        assert [(one.name, one.role) for one in first.backends] == [
+            ("notes", "primary"), ("team", "replica"), ("archive", "fallback")
+        ]  # fmt: skip
+        assert (first.backends[1].replica.stage, first.backends[2].replica) == ("new", None)
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        status = await memory.status()
+        assert (status.backends[1].replica.stage, status.backends[1].replica.behind) == ("following", 0)
+        await memory.update("a", content="two")
+        await memory.create("three", id="b")
+        assert (await memory.status()).backends[1].replica.behind == 2
+        assert (await memory.status()).problems == ()
+        world.down("notes")
+        await memory.create("four", id="c")
+        status = await memory.status()
+        assert not status.backends[0].health.ok
+        assert (status.journal.pending, status.journal.oldest_at is not None) == (1, True)
+        assert status.backends[1].replica.behind is None
+        assert [line.split(":")[0] for line in status.problems] == ["notes"]
+        await world.back(memory)
+        await world.quiet(memory)
+        status = await memory.status()
+        assert (status.problems, status.journal.pending, status.backends[1].replica.behind) == ((), 0, 0)
+
+
+@pytest.mark.parametrize("kind", ["refused", "hang", "reset", "wrong"])
+@clause("CH-90")
+async def test_the_status_is_told_whatever_is_broken(worlds, kind):
+    """With every store down and the journal unreadable there is a status, which says so line by line."""
+    world = worlds(fallbacks=("archive",))
+    async with world.open() as memory:
+        await memory.create("one")
+        await world.quiet(memory)
+        for name in ("notes", "team", "archive"):
+            world.down(name, kind)
+        journal = memory._running.chain.journal  # noqa: SLF001 - its file is broken while it is in use
+        await journal.close()
+        journal.path.write_bytes(b"no database at all" * 100)
+        status = await memory.status()
+        assert [line.split(":")[0] for line in status.problems] == ["notes", "team", "archive", "journal"]
+        assert status.journal.error
+
+
+@clause("CH-70", "CH-1")
+async def test_a_reconcile_never_lists_for_callers(worlds):
+    """Memories of everyone are compared, and those of every owner are brought over."""
+    world = worlds()
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await memory.create("of eve", id="a", owner="eve", management=True)
+        report = await memory.reconcile("team")
+        assert report.copied == 2
+        page = await world["team"].store.list(MemoryFilter(), scope=EVERYONE, now=world.clock(), limit=10)
+        assert {one.owner for one in page.memories} == {"me", "eve"}

@@ -1,0 +1,321 @@
+"""Writes that wait for a primary."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from memspine.conformance.clauses import clause
+from memspine.errors import BackendUnavailable, ConflictError, JournalError, NotFoundError
+from memspine.model import MemoryChanges, MemoryFilter, NewMemory
+
+from .worlds import ALL, ME, PLAIN, Killed
+
+BOTH = pytest.mark.parametrize("primary", [ALL, PLAIN], ids=["with a feed", "without a feed"])
+
+
+@pytest.fixture
+def spooling(worlds):
+    """Makes a world whose writes wait while the primary is down."""
+
+    def make(**options):
+        return worlds(on_write_failure="spool", **options)
+
+    return make
+
+
+@BOTH
+@clause("CH-31", "CH-34")
+async def test_a_write_waits_for_the_primary(spooling, primary):
+    """While the primary is down creates, updates and deletes are acknowledged as pending, survive the process, and are
+    done with the ids, keys and times that were acknowledged, in their order, when it is back."""
+    world = spooling(primary=primary)
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await memory.create("two", id="b")
+        world.down("notes")
+        made = await memory.create("three", id="c", key="k", metadata={"n": 1})
+        assert (made.pending, made.backend, made.memory.revision, made.created) == (True, "journal", 0, True)
+        assert "connection refused" in made.degraded[0]
+        changed = await memory.update("a", content="one again")
+        gone = await memory.delete("b")
+        assert (changed.pending, gone.pending, gone.revision, gone.backend) == (True, True, 0, "journal")
+        again = await memory.create("three again", key="k", id="c", metadata={"m": 2})
+        many = await memory.create_many([NewMemory(content="d"), NewMemory(content="e")], ids=["d", "e"])
+        assert [one.pending for one in many] == [True, True]
+        assert not again.created
+        entries = await memory.journal_entries()
+        assert [(one.operation, one.id) for one in entries] == [
+            ("create", "c"), ("update", "a"), ("delete", "b"), ("create", "c"), ("create", "d"), ("create", "e")
+        ]  # fmt: skip
+    world.clock.forward(3600)
+    world.up()
+    async with world.open() as memory:
+        report = await memory.maintain(["deliver"])
+        assert (report.executed, report.complete, report.troubles) == (6, True, ())
+        held = {ref.id: one for ref, one in (await world.held("notes")).items()}
+        assert {id: one.content for id, one in held.items()} == {
+            "a": "one again", "c": "three again", "d": "d", "e": "e"
+        }  # fmt: skip
+        assert held["c"].metadata == {"n": 1, "m": 2}
+        assert (held["c"].updated_at, held["a"].updated_at) == (again.memory.updated_at, changed.memory.updated_at)
+        assert held["d"].created_at == many[0].memory.created_at
+        await world.quiet(memory)
+        assert await world.contents("team") == await world.contents("notes")
+        assert await memory.journal_entries() == ()
+
+
+@clause("CH-32")
+async def test_what_needs_the_primary_does_not_wait(spooling):
+    """What only the primary can answer is refused while it is down: nothing is kept of it."""
+    world = spooling()
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        world.down("notes")
+        for write in (
+            memory.delete_many(MemoryFilter(), dry_run=False), memory.purge(["a"]), memory.put([]),
+            memory.restore("a", revision=1),
+        ):  # fmt: skip
+            with pytest.raises(BackendUnavailable):
+                await write
+        assert await memory.journal_entries() == ()
+
+
+@clause("CH-33")
+async def test_what_waits_is_seen_by_get(spooling):
+    """`get` shows memories as the waiting writes will make them, marked as pending; what is to be deleted is absent
+    from get, list and search; what only waits is not found yet, and the answers say that there is more."""
+    world = spooling(replicas=("team",), read_fallback=True)
+    async with world.open() as memory:
+        await memory.create("walnut one", id="a")
+        await memory.create("walnut two", id="b")
+        await world.quiet(memory)
+        world.down("notes")
+        await memory.create("walnut three", id="c")
+        await memory.update("a", content="walnut anew")
+        await memory.delete("b")
+        found = await memory.get_many(["a", "b", "c"])
+        assert {id: (one.memory.content, one.pending, one.backend) for id, one in found.items()} == {
+            "a": ("walnut anew", True, "journal"), "c": ("walnut three", True, "journal")
+        }  # fmt: skip
+        with pytest.raises(NotFoundError):
+            await memory.get("b")
+        with pytest.raises(NotFoundError):
+            await memory.update("b", content="too late")
+        page, counts, hits = await memory.list(), await memory.count(), await memory.search("walnut")
+        assert [one.id for one in page.memories] == ["a"]
+        assert [hit.memory.id for hit in hits.hits] == ["a"]
+        for told in (page.degraded, counts.degraded, hits.trace.degraded):
+            assert any("3 writes wait for the primary" in text for text in told)
+        await world.back(memory)
+        await world.quiet(memory)
+        found = await memory.get("a")
+        assert (found.memory.content, found.pending, found.backend, found.memory.revision) == (
+            "walnut anew", False, "notes", 2
+        )  # fmt: skip
+
+
+@clause("CH-35")
+async def test_no_write_overtakes_another(spooling):
+    """A write of an owner whose writes wait goes behind them, even when the primary is back: all are done at once, and
+    the answer is the primary's."""
+    world = spooling()
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        world.down("notes")
+        await memory.update("a", content="two")
+        await world.back(memory)
+        answer = await memory.update("a", content="three")
+        assert (answer.pending, answer.backend, answer.memory.revision) == (False, "notes", 3)
+        assert await memory.journal_entries() == ()
+        assert [state.memory.content for state in await memory.history("a")] == ["one", "two", "three"]
+
+
+@clause("CH-35")
+async def test_a_refusal_behind_others_is_the_callers(spooling):
+    """What the primary refuses of a write that went behind others is raised as ever."""
+    world = spooling()
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        world.down("notes")
+        await memory.create("two", id="b")
+        await world.back(memory)
+        with pytest.raises(ConflictError):
+            await memory.update("a", content="x", expected_revision=7)
+
+
+@BOTH
+@clause("CH-36")
+async def test_what_no_longer_fits_is_a_dead_letter(spooling, primary):
+    """A waiting write keeps the revision that it was based on: changed meanwhile, it is a dead letter that says why,
+    and all others are done, those of the same memory too."""
+    world = spooling(primary=primary)
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        world.down("notes")
+        await memory.update("a", content="mine", expected_revision=1)
+        await memory.delete("gone")
+        await memory.create("two", id="b")
+        await world["notes"].store.update("a", _content("theirs"), scope=ME, now=world.clock())
+        await world.back(memory)
+        report = await memory.maintain(["deliver"])
+        assert report.executed == 1
+        entries = await memory.journal_entries()
+        assert [(one.state, one.operation, one.id) for one in entries] == [
+            ("dead", "update", "a"), ("dead", "delete", "gone")
+        ]  # fmt: skip
+        assert "revision" in entries[0].error
+        assert await world.contents("notes") == {"a": "theirs", "b": "two"}
+        status = await memory.status()
+        assert (status.journal.dead, status.journal.pending) == (2, 0)
+        assert any("2 writes that did not go" in line for line in status.problems)
+
+
+@clause("CH-37")
+async def test_one_write_holds_nobody_up(spooling):
+    """A write that fails while the primary works is put off, with those that follow it for the same memory; all others
+    are done. Its pause stands in the journal, and after eight attempts it is a dead letter."""
+    world = spooling()
+    async with world.open() as memory:
+        world.down("notes")
+        await memory.create("poison", id="p")
+        await memory.update("p", content="poison still")
+        await memory.create("one", id="a")
+        await memory.create("of eve", id="e", owner="eve", management=True)
+        world.up()
+        create = world["notes"].store.create
+        world["notes"].store.create = _poisoned(create)
+        world["notes"].store.create_many = _poisoned(world["notes"].store.create_many)
+        await memory.health()
+        report = await memory.maintain(["deliver"])
+        assert report.executed == 2
+        assert not report.complete
+        assert any("'p'" in trouble for trouble in report.troubles)
+        assert await world.contents("notes") == {"a": "one", "e": "of eve"}
+        first, second = await memory.journal_entries()
+        assert (first.attempts, second.attempts) == (1, 0)
+        assert first.next_attempt_at > world.clock()
+    for attempt in range(2, 9):
+        async with world.open() as memory:  # another process keeps to the pause
+            calls = len(world["notes"].calls)
+            await memory.maintain(["deliver"])
+            assert "create" not in world["notes"].calls[calls:]
+            world.clock.forward(400)
+            await memory.maintain(["deliver"])
+            assert (await memory.journal_entries())[0].attempts == attempt
+    async with world.open() as memory:
+        first, *_ = await memory.journal_entries()
+        assert (first.state, first.next_attempt_at) == ("dead", None)
+        world["notes"].store.create = create
+        world.clock.forward(400)
+        assert await memory.retry([first.number]) == 1
+        assert (await world.contents("notes"))["p"] in ("poison", "poison still")
+
+
+@pytest.mark.parametrize("kind", ["lost", "late", "done", "killed"])
+@pytest.mark.parametrize("write", ["create", "keyed", "update", "delete"])
+@BOTH
+@clause("CH-38")
+async def test_a_waiting_write_is_done_once(spooling, primary, write, kind):
+    """A process that dies, or whose answer is lost, between the primary's doing and the journal's noting leaves no
+    second revision and no dead letter behind."""
+    world = spooling(primary=primary)
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        world.down("notes")
+        calls = {
+            "create": lambda: memory.create("new", id="n"),
+            "keyed": lambda: memory.create("new", key="k"),
+            "update": lambda: memory.update("a", content="two", expected_revision=1),
+            "delete": lambda: memory.delete("a", expected_revision=1),
+        }
+        await calls[write]()
+    name = {"keyed": "create"}.get(write, write)
+    world.up()
+    try:
+        async with world.open() as memory:
+            world["notes"].plan(kind, spared=set(dir(world["notes"].store)) - {name})
+            await memory.maintain(["deliver"])
+    except Killed:
+        pass
+    world.up()
+    async with world.open() as memory:
+        await world.quiet(memory)
+        assert await memory.journal_entries() == ()
+        held = {one.content: one.revision for one in (await world.held("notes")).values()}
+        assert held == {
+            "create": {"one": 1, "new": 1}, "keyed": {"one": 1, "new": 1}, "update": {"two": 2}, "delete": {}
+        }[write]  # fmt: skip
+        assert (await world.contents("team")) == (await world.contents("notes"))
+
+
+@clause("CH-39")
+async def test_nothing_is_acknowledged_that_is_not_kept(spooling):
+    """Where the journal cannot be written, a write that would have to wait raises JournalError, and nothing of it
+    comes to be."""
+    world = spooling()
+    async with world.open() as memory:
+        world.down("notes")
+        world.down("journal")
+        with pytest.raises(JournalError):
+            await memory.create("one", id="a")
+        await world.back(memory)
+        await world.quiet(memory)
+        assert await world.contents("notes") == {}
+
+
+@clause("CH-40")
+async def test_retry_and_drop(spooling):
+    """A dead letter is done when it is tried again and fits by then, and given up when it is dropped; unknown numbers
+    raise NotFoundError, and nothing is done then."""
+    world = spooling()
+    async with world.open() as memory:
+        world.down("notes")
+        await memory.update("a", content="two")
+        await memory.update("b", content="two")
+        await world.back(memory)
+        await world.quiet(memory)
+        first, second = await memory.journal_entries()
+        assert {first.state, second.state} == {"dead"}
+        for call in (memory.retry([first.number, 77]), memory.drop([first.number, 77])):
+            with pytest.raises(NotFoundError):
+                await call
+        await world.add("notes", "a", "one")
+        assert await memory.retry() == 1
+        assert (await memory.get("a")).memory.content == "two"
+        assert await memory.drop([second.number]) == 1
+        assert await memory.journal_entries() == ()
+
+
+@clause("CH-31", "CH-34")
+async def test_clocks_that_disagree(spooling):
+    """A process whose clock goes wrong, forward or back, loses no waiting write and does none twice."""
+    world = spooling()
+    async with world.open() as memory:
+        world.down("notes")
+        await memory.create("one", id="a")
+        world.clock.forward(-7200)
+        await memory.update("a", content="two")
+        world.clock.forward(86400)
+        await memory.create("three", id="b", expires_at=world.clock() + timedelta(days=1))
+        world.clock.forward(-80000)
+        await world.back(memory)
+        await world.quiet(memory)
+        assert await world.contents("notes") == {"a": "two", "b": "three"}
+        assert await world.contents("team") == await world.contents("notes")
+        assert await memory.journal_entries() == ()
+
+
+def _content(text):
+    return MemoryChanges(content=text)
+
+
+def _poisoned(create):
+    async def poisoned(memories, **named):
+        some = memories if isinstance(memories, (list, tuple)) else [memories]
+        if any("poison" in one.content for one in some):
+            raise OSError("this one breaks it")
+        return await create(memories, **named)
+
+    return poisoned
