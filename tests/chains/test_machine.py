@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from memspine import times
 from memspine.chain import Create, Delete, Update
+from memspine.conformance.clauses import clause
 from memspine.contracts import Capability
 from memspine.errors import BackendUnavailable, ConflictError, NotFoundError
 from memspine.ids import keyed_id
@@ -245,6 +246,7 @@ class WithoutFeed(Lives):
     has_feed = False
 
 
+@clause("CH-100")
 @pytest.mark.parametrize("lives", [Lives, Refusing, WithoutFeed])
 def test_whatever_happens_nothing_acknowledged_is_lost(lives):
     """Whatever stores and processes do, once all are up every acknowledged write is in every replica, no deleted memory

@@ -20,7 +20,7 @@ from memspine.model import Scope, Tombstone
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-FORGOTTEN_SECONDS: Final = 60.0
+FORGOTTEN_SECONDS: Final = 5.0
 """How much longer than its deadline a write may take before it counts as one whose process died."""
 ROWS: Final = 500
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 BATCH: Final = 500
 """How many writes are executed between two notes in the journal."""
+RESULTS_MAX: Final = 2 * BATCH
 WORK: Final = "execute"
 
 
@@ -47,13 +49,12 @@ class Store(Protocol):
 @attrs.frozen(kw_only=True)
 class Drained:
     """What working off the writes that wait came to: how many were executed, how many are dead letters now, whether
-    none is left, and what keeps the others. `results` are those of the executed ones, by number."""
+    none is left, and what keeps the others."""
 
     executed: int = 0
     dead: int = 0
     complete: bool = True
     troubles: tuple[str, ...] = ()
-    results: Mapping[int, Outcome | Exception] = attrs.field(factory=dict)
 
 
 class Spool:
@@ -63,6 +64,9 @@ class Spool:
         self._chain = chain
         self._journal = journal
         self._execution = execution
+        self._turn = asyncio.Lock()
+        # What was executed lately, by number: one task may execute what another one waits for.
+        self._results: dict[int, Outcome | Exception] = {}
 
     async def has_waiting(self, owner: str) -> bool:
         """Whether writes of an owner wait, which others must not overtake. Raises JournalError."""
@@ -86,7 +90,7 @@ class Spool:
         drained = await self.drain(seconds=self._chain.deadline_seconds)
         answers: list[Answer[Outcome]] = []
         for number, outcome in zip(numbers, outcomes, strict=True):
-            result = drained.results.get(number)
+            result = self._results.pop(number, None)
             if isinstance(result, Exception):
                 await self._journal.write(partial(entries.remove, numbers=[number]))  # whoever wrote it is told now
                 raise result
@@ -103,16 +107,20 @@ class Spool:
         A write that the primary refuses is a dead letter. One that fails while the primary works is put off, with what
         follows it for the same memory; all others go on. Raises JournalError.
         """
-        if not await self._journal.read(partial(entries.waiting, after=0, limit=1)):
-            return Drained()
+        ends_at = None if seconds is None else time.monotonic() + seconds
+        async with self._turn:
+            if not await self._journal.read(partial(entries.waiting, after=0, limit=1)):
+                return Drained()
+            return await self._drain_alone(ends_at)
+
+    async def _drain_alone(self, ends_at: float | None) -> Drained:
         async with self._journal.held(WORK) as is_ours:
             if not is_ours:
                 return Drained(complete=False, troubles=("another process is executing what waits",))
-            return await self._drain(None if seconds is None else time.monotonic() + seconds)
+            return await self._drain(ends_at)
 
     async def _drain(self, ends_at: float | None) -> Drained:
-        done: dict[int, Outcome | Exception] = {}
-        dead = after = left = 0
+        executed = dead = after = left = 0
         put_off: set[MemoryRef] = set()
         troubles: dict[str, None] = {}
         is_down = False
@@ -130,14 +138,19 @@ class Spool:
                 else:
                     ready.append(entry)
             round = await self._execution.run(ready)
-            done |= round.results
+            self._remember(round.results)
+            executed += sum(not isinstance(result, Exception) for result in round.results.values())
             dead += round.dead
             put_off |= round.put_off
             left += len(batch) - len(round.results)
             is_down = round.is_down
             troubles |= dict.fromkeys(round.troubles)
-        executed = sum(not isinstance(result, Exception) for result in done.values())
-        return Drained(executed=executed, dead=dead, complete=not left, troubles=tuple(troubles), results=done)
+        return Drained(executed=executed, dead=dead, complete=not left, troubles=tuple(troubles))
+
+    def _remember(self, results: Mapping[int, Outcome | Exception]) -> None:
+        self._results |= results
+        for number in list(self._results)[: max(len(self._results) - RESULTS_MAX, 0)]:
+            del self._results[number]
 
     async def _outcome(self, write: Write) -> Outcome:
         """What a write that waits is answered with: the memory as it will be, as far as anybody knows it now."""

@@ -86,7 +86,8 @@ class PrimaryReader:
         if Capability.CHANGES not in (await self._chain.call_primary("capabilities", _capabilities)).value:
             after = int(position.cursor or 0)
             rows = await self._journal.read(partial(intents.outbox, after=after, limit=PAGE_ROWS))
-            return len(rows), len(rows) == PAGE_ROWS
+            begun = await self._journal.read(intents.begun_changes)
+            return len(rows) + len(begun), len(rows) == PAGE_ROWS
         page = await self._chain.call_primary(
             "changes",
             lambda backend: backend.changes(scope=Scope.everyone(), limit=PAGE_ROWS, cursor=position.cursor),
