@@ -1,12 +1,17 @@
 """Chains to plant outages in."""
 
 import itertools
+import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from memspine import times
 
 from .worlds import ALL, DEADLINE_SECONDS, Clock, World, offered, reference
+
+MEMORY = "/dev/shm"  # noqa: S108 - a folder of one's own is made in it
 
 
 @pytest.fixture
@@ -18,7 +23,15 @@ def clock(monkeypatch):
 
 
 @pytest.fixture
-def worlds(tmp_path, monkeypatch, clock):
+def quick_path():
+    """A folder in memory where there is one: outages are planted by the thousand, and what is on a disk by when is for
+    the tests that kill processes."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def worlds(quick_path, monkeypatch, clock):
     """Makes a world with a journal of its own: `notes` is the primary, with what it claims; `replicas` and `fallbacks`
     are names. All else are settings of [memory]."""
     numbers = itertools.count()
@@ -32,7 +45,7 @@ def worlds(tmp_path, monkeypatch, clock):
         settings = {
             "memory": {"primary": "notes", "fallbacks": names, "deadline_seconds": DEADLINE_SECONDS, **memory},
             "backends": tables,
-            "journal": {"path": str(tmp_path / f"world-{next(numbers)}" / "waiting.journal")},
+            "journal": {"path": str(quick_path / f"world-{next(numbers)}" / "waiting.journal")},
             "embedding": {"source": "none"},
             "vectors": {"enabled": False},
         }

@@ -23,6 +23,7 @@ from memspine.ids import keyed_id
 from memspine.journal import entries
 from memspine.model import MemoryChanges, MemoryFilter, MemoryRef, NewMemory, Scope
 
+from .conftest import MEMORY
 from .switched import OUTAGES, World, store
 
 OWNERS = ("a", "ab")
@@ -46,7 +47,7 @@ class Lives(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
         self.runner = asyncio.Runner()
         self.number = 0
         self.may_be = {MemoryRef(owner, id_of(owner, key)): {None} for owner in OWNERS for key in KEYS}
