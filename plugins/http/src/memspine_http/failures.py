@@ -18,7 +18,8 @@ class RequestError(Exception):
     """A request that came to nothing, or of which that cannot be told.
 
     `outcome` is what became of a write: "none" when the service did nothing. `passes` says that it may go well later;
-    `retry_after_seconds` is what the service asked for; `is_too_long` that an answer was longer than is read.
+    `retry_after_seconds` is what the service asked for; `is_too_long` that an answer was longer than is read;
+    `is_unreached` that there was no connection, so that nothing was sent.
     """
 
     def __init__(
@@ -30,9 +31,11 @@ class RequestError(Exception):
         passes: bool = False,
         retry_after_seconds: float | None = None,
         is_too_long: bool = False,
+        is_unreached: bool = False,
     ) -> None:
         self.reason, self.advice, self.outcome, self.passes = reason, advice, outcome, passes
         self.retry_after_seconds, self.is_too_long = retry_after_seconds, is_too_long
+        self.is_unreached = is_unreached
         super().__init__(reason)
 
 
