@@ -94,6 +94,25 @@ def test_status_of_a_chain_that_works(chain):
     assert (data["journal"]["pending"], data["problems"]) == (0, [])
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ('plugin = "sqlite"\npath = "a.db"', 'plugin = "sqlite"\npath = "./a.db"\ncache_mb = 2'),
+        (
+            'plugin = "http"\nurl = "https://h.example.org"',
+            'plugin = "http"\nurl = "https://h.example.org/"\nattempts = 1',
+        ),
+    ],
+    ids=["sqlite", "http"],
+)
+def test_one_store_under_two_names_is_no_chain(cli, config, first, second):
+    """Two backends of one place are refused, also when they differ in what does not say where it is."""
+    config.write_text(f'[memory]\nprimary = "a"\nfallbacks = ["b"]\n[backends.a]\n{first}\n[backends.b]\n{second}\n')
+    answer = cli("status")
+    assert answer.code == Exit.CONFIG
+    assert "'b' is the same store as 'a': the same plugin at the same place" in answer.err
+
+
 def test_status_of_a_store_alone(cli):
     """A backend without a chain is told about alone; there is no journal."""
     assert cli.ok("status").rows == [["primary", "notes", "ok", "-"]]
