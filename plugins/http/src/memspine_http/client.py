@@ -15,6 +15,7 @@ import tenacity
 
 from memspine.errors import ClosedError
 from memspine.outbound import (
+    VIA_HEADER,
     AnswerError,
     CredentialError,
     Endpoint,
@@ -25,6 +26,7 @@ from memspine.outbound import (
     retry_after,
     reveal,
     unpacked,
+    via,
 )
 from memspine_http.config import LOCAL_HINT, HttpConfig
 from memspine_http.failures import RequestError
@@ -40,6 +42,7 @@ _FIRST_PAUSE_SECONDS: Final = 0.25
 _UNREACHED_ATTEMPTS_MAX: Final = 2
 _UNREACHED_PAUSE_SECONDS: Final = 0.1
 _SLOW_DOWN: Final = 429
+_LOOP: Final = 508
 # Less than the 5 s after which common servers close a connection: a write that meets the end of one may be lost.
 _IDLE_SECONDS_MAX: Final = 2.0
 
@@ -117,6 +120,8 @@ class Client:
             self.require_open()
             revealed = self._revealed()
             headers = {**self._config.headers, **revealed.headers}
+            if passed := via():
+                headers[VIA_HEADER] = passed
             content = None
             if request.body is not None:
                 content = json.dumps(request.body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
@@ -214,6 +219,8 @@ class Client:
         if len(text) > _ERROR_TEXT_LENGTH_MAX:
             text = text[:_ERROR_TEXT_LENGTH_MAX] + " …"
         reason = f"{self.endpoint.authority} answered {request.call!r} with HTTP {status}"
+        if status == _LOOP:
+            return RequestError(f"{reason}, Loop Detected", is_loop=True)
         return RequestError(
             f"{reason} ({text})" if text else reason,
             advice=_advice(status),
