@@ -147,7 +147,8 @@ def test_status_of_a_broken_journal(chain):
     assert answer.code == Exit.PARTIAL
     assert answer.rows[1] == ["replica", "team", "ok", "nobody can say now how far behind"]
     assert answer.rows[3][2:] == ["not ok", "cannot be read"]
-    assert answer.err == "memspine: journal: file is not a database\n"
+    said = "file is not a database; move it away to begin a new one; `.recover` of the sqlite3 shell shows what it held"
+    assert answer.err == f"memspine: journal: {said}\n"
     for command in (
         ["journal", "list"],
         ["journal", "retry"],
@@ -209,11 +210,35 @@ def test_retry(chain):
     id = chain.cli.add("Juno eats duck")
     answer = chain.cli("journal", "retry")
     assert (answer.code, answer.rows) == (Exit.PARTIAL, [["gone", "0"], ["left", "1"]])
-    assert "memspine: entry 1 is pending: " in answer.err
+    assert "memspine: entry 1 is pending: notes: " in answer.err
     assert chain.cli("journal", "retry", "1", "--json").data["left"][0]["id"] == id
     chain.up()
     assert chain.cli.ok("journal", "retry", "1").rows == [["gone", "1"], ["left", "0"]]
     assert chain.cli.ok("journal", "retry", "--json").data == {"gone": 0, "left": []}
+
+
+def test_why_a_write_waits(chain):
+    """Status and the journal's list say what keeps the first write that waits: what was in the way last, which is no
+    attempt of its own; one that came in behind others has no reason yet."""
+    chain.down()
+    chain.cli.add("Juno eats duck", "--no-maintenance")
+    chain.cli.add("Heron is a bicycle", "--no-maintenance")
+    first, second = chain.cli.ok("journal", "list", "--json").data["data"]
+    assert first["error"].startswith("notes: ")
+    assert "it is no SQLite database" in first["error"]
+    assert second["error"] == ""
+    chain.file.unlink()
+    chain.file.mkdir()
+    chain.cli("maintain")
+    first, second = chain.cli.ok("journal", "list", "--json").data["data"]
+    assert "it is no SQLite database" not in first["error"]
+    assert (first["attempts"], second["error"]) == (0, "")
+    answer = chain.cli("status")
+    assert "; the first because notes: " in answer.out
+    assert chain.cli("status", "--json").data["journal"]["reason"] == first["error"]
+    chain.file.rmdir()
+    chain.cli.ok("maintain")
+    assert chain.cli.ok("status", "--json").data["journal"]["reason"] == ""
 
 
 def test_drop(chain):

@@ -153,6 +153,9 @@ class Execution:
     def _note(self, connection: Connection, *, batch: Sequence[Waiting], round: _Round, has_feed: bool) -> None:
         """All that became of the batch, in one transaction."""
         now = times.to_milliseconds(times.now())
+        first = next((entry for entry in batch if entry.number not in round.results), None)
+        if round.is_down and first is not None:
+            entries.note_outage(connection, first.number, round.outage)
         for entry in batch:
             result = round.results.get(entry.number)
             if entry.number in round.refused:
@@ -185,10 +188,11 @@ class _Round:
     put_off: set[MemoryRef] = attrs.field(factory=set)
     troubles: dict[str, None] = attrs.field(factory=dict)
     is_down: bool = False
+    outage: str = ""
 
     def stop(self, error: BackendUnavailable) -> None:
         """The primary is down: nothing more is tried."""
-        self.is_down = True
+        self.is_down, self.outage = True, str(error)
         self.troubles[f"the primary does not take what waits: {error}"] = None
 
 
