@@ -197,6 +197,28 @@ def test_writes_wait_for_the_primary(chain):
     assert chain.cli.ok("journal", "list").rows == []
 
 
+@pytest.mark.parametrize("mode", ["spool", "refuse"])
+@pytest.mark.parametrize("line", ['{"content": "Juno eats duck"}', '{"content": "x", "key": "k"}', "record"])
+def test_importing_is_never_put_off(chain, config, work, mode, line):
+    """While the primary is down an import says so in one line, stores nothing and lets nothing wait; done again later
+    it goes in."""
+    id = chain.cli.add("Heron is a bicycle")
+    if line == "record":
+        line = chain.cli.ok("export").out.replace(id, "other")
+    (work / "file.jsonl").write_text(line)
+    config.write_text(SETTINGS.replace('"spool"', f'"{mode}"'))
+    chain.down()
+    answer = chain.cli("import", "file.jsonl")
+    assert answer.code == Exit.UNAVAILABLE
+    assert answer.out == ""
+    assert answer.err.startswith("memspine: notes: importing needs an answer of it, and is never put off: ")
+    assert answer.err.endswith("; nothing of it went in; import it again when it is back\n")
+    assert answer.err.count("\n") == 1
+    assert chain.cli.ok("journal", "list", "--json").data["total"] == 0
+    chain.up()
+    assert chain.cli.ok("import", "file.jsonl").rows[0][1] == "1"
+
+
 def test_an_update_that_was_taken_is_not_pending(chain):
     """Where the primary answers, nothing says that anything is pending."""
     id = chain.cli.add("Juno eats duck")

@@ -13,7 +13,7 @@ from memspine import times
 from memspine.chain.members import Member
 from memspine.chain.operations import Create, Outcome, from_waiting
 from memspine.contracts import Capability
-from memspine.errors import BackendUnavailable, MemspineError
+from memspine.errors import BackendUnavailable, LoopError, MemspineError
 from memspine.journal import Journal, entries, intents
 from memspine.journal.entries import Waiting
 from memspine.model import Memory, MemoryRef, Scope, Tombstone
@@ -50,7 +50,7 @@ class Execution:
         try:
             done = await self._found_done([entry for entry in batch if entry.is_tried])
             round.results |= done
-        except BackendUnavailable as error:
+        except (BackendUnavailable, LoopError) as error:
             round.stop(error)
         todo = [entry for entry in batch if entry.number not in round.results]
         if not round.is_down and todo:
@@ -101,6 +101,8 @@ class Execution:
                 round.put_off.add(MemoryRef(entry.owner, entry.id))
                 round.failed[entry.number] = str(error)
                 round.troubles[f"a write of memory {entry.id!r} fails: {error}"] = None
+        except LoopError as error:  # which says nothing about this write
+            round.stop(error)
         except MemspineError as error:
             round.results[entry.number] = error
             round.refused[entry.number] = str(error)
@@ -190,8 +192,8 @@ class _Round:
     is_down: bool = False
     outage: str = ""
 
-    def stop(self, error: BackendUnavailable) -> None:
-        """The primary is down: nothing more is tried."""
+    def stop(self, error: MemspineError) -> None:
+        """The primary cannot be used: nothing more is tried."""
         self.is_down, self.outage = True, str(error)
         self.troubles[f"the primary does not take what waits: {error}"] = None
 
