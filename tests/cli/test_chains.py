@@ -219,6 +219,21 @@ def test_importing_is_never_put_off(chain, config, work, mode, line):
     assert chain.cli.ok("import", "file.jsonl").rows[0][1] == "1"
 
 
+def test_maintenance_during_an_outage_tells_what_it_did(chain):
+    """While the primary is down maintain ends with 7, and still says what reached the replicas before."""
+    chain.cli.add("Juno eats duck")
+    chain.cli.ok("maintain")
+    chain.down()
+    answer = chain.cli("maintain")
+    assert answer.code == Exit.UNAVAILABLE
+    assert dict(answer.rows[-2:]) == {"execute": "0", "deliver": "0"}
+    assert "memspine: notes: " in answer.err
+    answer = chain.cli("maintain", "--json")
+    assert answer.code == Exit.UNAVAILABLE
+    assert answer.data["failure"].startswith("notes: ")
+    assert answer.data["complete"] is False
+
+
 def test_an_update_that_was_taken_is_not_pending(chain):
     """Where the primary answers, nothing says that anything is pending."""
     id = chain.cli.add("Juno eats duck")
