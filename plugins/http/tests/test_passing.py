@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
+from memspine import MemoryManager
 from memspine.conformance.samples import ALICE, ALL, at
 from memspine.errors import LoopError
 from memspine.model import NewMemory
@@ -60,6 +61,36 @@ def test_a_circle_of_services_is_told(count):
         asyncio.run(go(services[0].root))
         asked = passed(services[0])
     assert [len(read_via(header)) for _, _, header in asked] == [0, count] * (1 + len(CALLS))
+
+
+def test_a_circle_is_no_outage(tmp_path):
+    """A write that goes round is refused and not kept for later, and one that waited stays, with the reason."""
+
+    def settings(url):
+        far = {"plugin": "http", "url": url, "allow_local": ["127.0.0.1"]}
+        return {
+            "memory": {"owner": "alice", "on_write_failure": "spool"},
+            "journal": {"path": str(tmp_path / "journal")},
+            "backends": {"far": far},
+            "vectors": {"enabled": False},
+        }
+
+    async def go(url):
+        async with MemoryManager(settings(url), background=False) as memory:
+            assert (await memory.create("waits")).pending
+            lead(relay, relay.root)
+            await memory.maintain(["deliver"])
+            (entry,) = await memory.journal_entries()
+            assert (entry.state, entry.attempts) == ("pending", 0)
+            assert "Loop Detected" in entry.error
+            await memory.drop([entry.number])
+            with pytest.raises(LoopError):
+                await memory.create("goes round")
+            assert await memory.journal_entries() == ()
+
+    with relays(1) as (relay,):
+        lead(relay, "http://127.0.0.1:1")
+        asyncio.run(go(relay.root))
 
 
 def test_services_in_a_row_know_the_way(plain):
