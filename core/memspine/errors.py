@@ -144,6 +144,15 @@ class BackendUnavailable(BackendError):
         super().__init__(backend, text)
 
 
+class LoopError(BackendError):
+    """A request came back to a service that it had passed: services are the stores of each other. Nothing was done, and
+    trying again never helps; it is no outage, so no fallback answers instead and no write waits for its end."""
+
+    def __init__(self, backend: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(backend, f"{reason}; the services lead to each other: give one of them a store of its own")
+
+
 class NotFoundError(BackendError):
     """No memory of this owner has this id (or it has expired, or was deleted), or none has had this revision; or a
     store has nothing else (`what`) of this id."""

@@ -45,7 +45,8 @@ class Keeping:
         self, kinds: Sequence[Kind] | None = None, *, budget_seconds: float | None = None, only_loaded: bool = False
     ) -> MaintenanceReport:
         """Do the background work now, of these kinds or of all: to its end, or as much as the time allows. With
-        `only_loaded`, nothing is embedded by a model that was not used yet."""
+        `only_loaded`, nothing is embedded by a model that was not used yet. A primary that is away is the report's
+        `failure`. Raises JournalError."""
         return await self._open.maintain(kinds, budget_seconds=budget_seconds, only_loaded=only_loaded)
 
     async def reindex(

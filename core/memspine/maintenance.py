@@ -12,7 +12,7 @@ import attrs
 
 from memspine.chain import Chain, Member
 from memspine.contracts import Capability, MemoryBackend
-from memspine.errors import BackendUnavailable
+from memspine.errors import BackendError, BackendUnavailable, LoopError
 from memspine.indexing import VectorIndex
 from memspine.intake import Intake
 from memspine.model import Scope
@@ -41,7 +41,7 @@ class MaintenanceReport:
     """How many rows each kind removed, how many memories were embedded, and whether there is more to do.
 
     `executed` writes that had waited were done, and `delivered` records given to replicas. `troubles` say what keeps
-    memories from being embedded or delivered.
+    memories from being embedded or delivered; `failure` is what kept the primary, or the vector store, from the rest.
     """
 
     removed: Mapping[Kind, int]
@@ -50,6 +50,7 @@ class MaintenanceReport:
     executed: int = 0
     delivered: int = 0
     troubles: tuple[str, ...] = ()
+    failure: BackendError | None = None
 
 
 async def run_maintenance(
@@ -67,8 +68,8 @@ async def run_maintenance(
     """Run the kinds on the stores of the chain and the index, in steps, until done or the budget is spent (None: until
     done).
 
-    With `only_loaded`, nothing is embedded by a model that was not used yet. Raises what keeps the primary from it;
-    what keeps a replica is a trouble.
+    With `only_loaded`, nothing is embedded by a model that was not used yet. What keeps the primary from it ends it,
+    and stands in the report beside what was done; what keeps a replica is a trouble. Raises JournalError.
     """
     for kind in kinds:
         Intake().choice("kind", kind, KINDS)
@@ -78,25 +79,17 @@ async def run_maintenance(
     if "deliver" in kinds and deliveries is not None:
         report = await _deliver(deliveries, clock, report)
     keeping = _Keeping(now=now, history_days=history_days, feed_days=feed_days)
-    for kind in removed:
-        async for rows in _removing(chain, kind, index=index, keeping=keeping):
-            removed[kind] += rows
-            if clock.is_over:
-                return attrs.evolve(report, complete=False)
-    if "embed" not in kinds or index is None:
-        return report
     try:
-        async with asyncio.timeout(None if clock.left is None else clock.left + OVERTIME_SECONDS):
-            embedded = await index.work(seconds=clock.left, only_loaded=only_loaded)
-    except TimeoutError:
-        trouble = f"the embedding source took longer than {OVERTIME_SECONDS:g} s"
-        return attrs.evolve(report, complete=False, troubles=(*report.troubles, trouble))
-    return attrs.evolve(
-        report,
-        complete=report.complete and embedded.complete,
-        embedded=embedded.embedded,
-        troubles=(*report.troubles, *embedded.troubles),
-    )
+        for kind in removed:
+            async for rows in _removing(chain, kind, index=index, keeping=keeping):
+                removed[kind] += rows
+                if clock.is_over:
+                    return attrs.evolve(report, complete=False)
+        if "embed" in kinds and index is not None:
+            report = await _embed(index, clock, report, only_loaded=only_loaded)
+    except (BackendUnavailable, LoopError) as error:
+        return attrs.evolve(report, complete=False, failure=error)
+    return report
 
 
 @attrs.frozen
@@ -136,6 +129,24 @@ async def _deliver(deliveries: Deliveries, clock: _Clock, report: MaintenanceRep
         executed=done.executed,
         delivered=done.delivered,
         troubles=done.troubles,
+    )
+
+
+async def _embed(
+    index: VectorIndex, clock: _Clock, report: MaintenanceReport, *, only_loaded: bool
+) -> MaintenanceReport:
+    """Embed while there is time; a source that does not answer by then is given up."""
+    try:
+        async with asyncio.timeout(None if clock.left is None else clock.left + OVERTIME_SECONDS):
+            embedded = await index.work(seconds=clock.left, only_loaded=only_loaded)
+    except TimeoutError:
+        trouble = f"the embedding source took longer than {OVERTIME_SECONDS:g} s"
+        return attrs.evolve(report, complete=False, troubles=(*report.troubles, trouble))
+    return attrs.evolve(
+        report,
+        complete=report.complete and embedded.complete,
+        embedded=embedded.embedded,
+        troubles=(*report.troubles, *embedded.troubles),
     )
 
 

@@ -138,7 +138,7 @@ class Running:
         self._background.append(asyncio.create_task(self._repeat(self.flush_accesses, ACCESS_DELAY_SECONDS)))
         if settings.enabled:
             kinds = [kind for kind in KINDS if kind not in ("deliver", "embed")]
-            maintain = functools.partial(self.maintain, kinds, budget_seconds=settings.interval_seconds)
+            maintain = functools.partial(self._maintain_round, kinds, seconds=settings.interval_seconds)
             self._background.append(asyncio.create_task(self._repeat(maintain, settings.interval_seconds)))
         if settings.enabled and self.deliveries is not None:
             self._background.append(asyncio.create_task(self._keep_delivered(self.deliveries)))
@@ -326,6 +326,11 @@ class Running:
         while True:
             await asyncio.sleep(pause_seconds)
             await self._noting(name, work())
+
+    async def _maintain_round(self, kinds: Sequence[Kind], *, seconds: float) -> None:
+        report = await self.maintain(kinds, budget_seconds=seconds)
+        if report.failure is not None:
+            raise report.failure
 
     async def _keep_indexed(self, index: VectorIndex) -> None:
         while True:

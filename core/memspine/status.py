@@ -26,6 +26,7 @@ class JournalEntry:
 
     A pending one is tried again at `next_attempt_at` (None: as soon as its turn comes). In conflict is a memory that
     was changed in a replica by others; dead is what will never go by itself. `number` rises in the order of entering.
+    `attempts` counts its own failures alone; `error` is the last of them, or why the primary could not take it.
     """
 
     number: int
@@ -72,13 +73,15 @@ class BackendStatus:
 
 @attrs.frozen(kw_only=True)
 class JournalStatus:
-    """The journal of a chain: how many writes wait for the primary, since when, and how many will never go. `error`
-    says why it cannot be read."""
+    """The journal of a chain: how many writes wait for the primary, since when, and how many will never go. `reason` is
+    why the first of those that wait could not be done (empty: nobody knows yet). `error` says why the journal cannot be
+    read, and what to do."""
 
     path: Path
     pending: int = 0
     dead: int = 0
     oldest_at: datetime | None = None
+    reason: str = ""
     error: str = ""
 
 

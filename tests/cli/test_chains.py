@@ -94,6 +94,25 @@ def test_status_of_a_chain_that_works(chain):
     assert (data["journal"]["pending"], data["problems"]) == (0, [])
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ('plugin = "sqlite"\npath = "a.db"', 'plugin = "sqlite"\npath = "./a.db"\ncache_mb = 2'),
+        (
+            'plugin = "http"\nurl = "https://h.example.org"',
+            'plugin = "http"\nurl = "https://h.example.org/"\nattempts = 1',
+        ),
+    ],
+    ids=["sqlite", "http"],
+)
+def test_one_store_under_two_names_is_no_chain(cli, config, first, second):
+    """Two backends of one place are refused, also when they differ in what does not say where it is."""
+    config.write_text(f'[memory]\nprimary = "a"\nfallbacks = ["b"]\n[backends.a]\n{first}\n[backends.b]\n{second}\n')
+    answer = cli("status")
+    assert answer.code == Exit.CONFIG
+    assert "'b' is the same store as 'a': the same plugin at the same place" in answer.err
+
+
 def test_status_of_a_store_alone(cli):
     """A backend without a chain is told about alone; there is no journal."""
     assert cli.ok("status").rows == [["primary", "notes", "ok", "-"]]
@@ -128,7 +147,8 @@ def test_status_of_a_broken_journal(chain):
     assert answer.code == Exit.PARTIAL
     assert answer.rows[1] == ["replica", "team", "ok", "nobody can say now how far behind"]
     assert answer.rows[3][2:] == ["not ok", "cannot be read"]
-    assert answer.err == "memspine: journal: file is not a database\n"
+    said = "file is not a database; move it away to begin a new one; `.recover` of the sqlite3 shell shows what it held"
+    assert answer.err == f"memspine: journal: {said}\n"
     for command in (
         ["journal", "list"],
         ["journal", "retry"],
@@ -177,6 +197,43 @@ def test_writes_wait_for_the_primary(chain):
     assert chain.cli.ok("journal", "list").rows == []
 
 
+@pytest.mark.parametrize("mode", ["spool", "refuse"])
+@pytest.mark.parametrize("line", ['{"content": "Juno eats duck"}', '{"content": "x", "key": "k"}', "record"])
+def test_importing_is_never_put_off(chain, config, work, mode, line):
+    """While the primary is down an import says so in one line, stores nothing and lets nothing wait; done again later
+    it goes in."""
+    id = chain.cli.add("Heron is a bicycle")
+    if line == "record":
+        line = chain.cli.ok("export").out.replace(id, "other")
+    (work / "file.jsonl").write_text(line)
+    config.write_text(SETTINGS.replace('"spool"', f'"{mode}"'))
+    chain.down()
+    answer = chain.cli("import", "file.jsonl")
+    assert answer.code == Exit.UNAVAILABLE
+    assert answer.out == ""
+    assert answer.err.startswith("memspine: notes: importing needs an answer of it, and is never put off: ")
+    assert answer.err.endswith("; nothing of it went in; import it again when it is back\n")
+    assert answer.err.count("\n") == 1
+    assert chain.cli.ok("journal", "list", "--json").data["total"] == 0
+    chain.up()
+    assert chain.cli.ok("import", "file.jsonl").rows[0][1] == "1"
+
+
+def test_maintenance_during_an_outage_tells_what_it_did(chain):
+    """While the primary is down maintain ends with 7, and still says what reached the replicas before."""
+    chain.cli.add("Juno eats duck")
+    chain.cli.ok("maintain")
+    chain.down()
+    answer = chain.cli("maintain")
+    assert answer.code == Exit.UNAVAILABLE
+    assert dict(answer.rows[-2:]) == {"execute": "0", "deliver": "0"}
+    assert "memspine: notes: " in answer.err
+    answer = chain.cli("maintain", "--json")
+    assert answer.code == Exit.UNAVAILABLE
+    assert answer.data["failure"].startswith("notes: ")
+    assert answer.data["complete"] is False
+
+
 def test_an_update_that_was_taken_is_not_pending(chain):
     """Where the primary answers, nothing says that anything is pending."""
     id = chain.cli.add("Juno eats duck")
@@ -190,11 +247,35 @@ def test_retry(chain):
     id = chain.cli.add("Juno eats duck")
     answer = chain.cli("journal", "retry")
     assert (answer.code, answer.rows) == (Exit.PARTIAL, [["gone", "0"], ["left", "1"]])
-    assert "memspine: entry 1 is pending: " in answer.err
+    assert "memspine: entry 1 is pending: notes: " in answer.err
     assert chain.cli("journal", "retry", "1", "--json").data["left"][0]["id"] == id
     chain.up()
     assert chain.cli.ok("journal", "retry", "1").rows == [["gone", "1"], ["left", "0"]]
     assert chain.cli.ok("journal", "retry", "--json").data == {"gone": 0, "left": []}
+
+
+def test_why_a_write_waits(chain):
+    """Status and the journal's list say what keeps the first write that waits: what was in the way last, which is no
+    attempt of its own; one that came in behind others has no reason yet."""
+    chain.down()
+    chain.cli.add("Juno eats duck", "--no-maintenance")
+    chain.cli.add("Heron is a bicycle", "--no-maintenance")
+    first, second = chain.cli.ok("journal", "list", "--json").data["data"]
+    assert first["error"].startswith("notes: ")
+    assert "it is no SQLite database" in first["error"]
+    assert second["error"] == ""
+    chain.file.unlink()
+    chain.file.mkdir()
+    chain.cli("maintain")
+    first, second = chain.cli.ok("journal", "list", "--json").data["data"]
+    assert "it is no SQLite database" not in first["error"]
+    assert (first["attempts"], second["error"]) == (0, "")
+    answer = chain.cli("status")
+    assert "; the first because notes: " in answer.out
+    assert chain.cli("status", "--json").data["journal"]["reason"] == first["error"]
+    chain.file.rmdir()
+    chain.cli.ok("maintain")
+    assert chain.cli.ok("status", "--json").data["journal"]["reason"] == ""
 
 
 def test_drop(chain):
@@ -265,8 +346,8 @@ def test_a_primary_that_nobody_answers_for(chain, config):
     assert said == "pending"
     assert "Juno eats duck" in chain.cli.ok("get", id).out
     answer = chain.cli("maintain")
-    assert (answer.code, answer.out) == (Exit.UNAVAILABLE, "")
-    assert answer.err.startswith("memspine: notes: ")
+    assert (answer.code, answer.rows[-1]) == (Exit.UNAVAILABLE, ["deliver", "0"])
+    assert answer.err.splitlines()[-1].startswith("memspine: notes: ")
     assert chain.cli("status").code == Exit.PARTIAL
 
 

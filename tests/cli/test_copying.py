@@ -32,7 +32,12 @@ def test_copy_and_verify(two):
     assert [loss["what"] for loss in report["losses"]] == ["vectors"]
     assert report["ids"] == []
     assert two.ok("copy", "--from", "notes", "--to", "other").rows[:2] == [["copied", "0"], ["unchanged", "2"]]
-    assert two.ok("verify", "notes", "other", "--json").data == {"same": 2, "different": 0, "differences": []}
+    assert two.ok("verify", "notes", "other", "--json").data == {
+        "same": 2,
+        "different": 0,
+        "withoutRevisions": [],
+        "differences": [],
+    }
 
 
 def test_verify_lists_what_differs(two):

@@ -261,7 +261,15 @@ def test_maintain(cli):
     """`maintain` does all kinds to the end, and says how much each did."""
     expire(cli, 2)
     removed = {"expire": 2, "history": 0, "spaces": 0}
-    data = {"removed": removed, "embedded": 0, "executed": 0, "delivered": 0, "complete": True, "troubles": []}
+    data = {
+        "removed": removed,
+        "embedded": 0,
+        "executed": 0,
+        "delivered": 0,
+        "complete": True,
+        "troubles": [],
+        "failure": None,
+    }
     assert cli.ok("maintain", "--json").data == data
     assert cli.ok("maintain").rows == [[kind, "0"] for kind in MAINTAINED]
 

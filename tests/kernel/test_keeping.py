@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from memspine.errors import BackendUnavailable
 from memspine.maintenance import STEP_ROWS, run_maintenance
 from memspine.model import MemoryChanges, NewMemory, Scope
 from memspine.secret import install_secret
@@ -67,6 +68,26 @@ def test_a_store_that_keeps_nothing_extra_needs_no_trimming(stores):
         report = await maintain(chain)
         assert report.complete
         assert "trim_history" not in chain["store"].calls
+
+    asyncio.run(run())
+
+
+def test_what_was_done_before_the_primary_failed_is_told(stores, monkeypatch):
+    """A primary that fails in the middle of maintenance ends it, and the report has both what was removed by then and
+    what is in the way."""
+
+    async def run():
+        chain = stores("store")
+        past = NOW - timedelta(days=1)
+        await chain["store"].create(NewMemory(content="x", expires_at=past), scope=ME, id="m", now=past)
+
+        async def fail(**_):
+            raise BackendUnavailable("store", "is away")
+
+        monkeypatch.setattr(chain["store"], "trim_history", fail)
+        report = await maintain(chain)
+        assert report.removed == {"expire": 1, "history": 0, "spaces": 0}
+        assert (report.complete, str(report.failure)) == (False, "store: is away")
 
     asyncio.run(run())
 

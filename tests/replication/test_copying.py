@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memspine.contracts import Capability
 from memspine.model import MemoryChanges, MemoryRef, NewMemory, Scope
 from memspine.replication import calls, verify
 
@@ -149,7 +150,7 @@ def test_a_plain_store_says_what_it_does_not_keep():
         for field in ("id", "content", "key", "session", "metadata", "created_at", "expires_at"):
             assert getattr(memory, field) == getattr(original, field)
         different = await verify(place(source), place(target))
-        assert [one.what for one in different.listed] == ["another revision"]
+        assert [one.what for one in different.listed] == ["another content"]  # its time of change
 
     asyncio.run(run())
 
@@ -168,6 +169,26 @@ def test_of_one_owner_nothing_else_is_copied(owner):
         report = await verify(place(source), place(target))
         (other,) = set(OWNERS) - {owner}
         assert [(one.ref, one.what) for one in report.listed] == [(MemoryRef(other, "m"), "only in the first")]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("plain", [(), (0,), (1,), (0, 1)])
+def test_revisions_are_left_out_where_they_are_not_kept(plain):
+    """Two stores that hold the same at other revisions differ, unless one of them lacks `put`: then they are the same,
+    another content is still found, and the report names each store that keeps none."""
+
+    async def run():
+        stores = [store(without=(Capability.PUT,) if number in plain else ()) for number in (0, 1)]
+        for backend in stores:
+            await add(backend, "m", "Juno eats duck")
+            await add(backend, "n", f"of {stores.index(backend)}")
+        await stores[1].delete("m", scope=Scope.of_owner("ann"), now=START)
+        await add(stores[1], "m", "Juno eats duck")
+        report = await verify(*map(place, stores))
+        found = {one.ref.id: one.what for one in report.listed}
+        assert found == {"n": "another content"} | ({} if plain else {"m": "another revision"})
+        assert report.without_revisions == tuple("store" for _ in plain)
 
     asyncio.run(run())
 

@@ -13,7 +13,7 @@ from memspine import times
 from memspine.chain.members import Member
 from memspine.chain.operations import Create, Outcome, from_waiting
 from memspine.contracts import Capability
-from memspine.errors import BackendUnavailable, MemspineError
+from memspine.errors import BackendUnavailable, LoopError, MemspineError
 from memspine.journal import Journal, entries, intents
 from memspine.journal.entries import Waiting
 from memspine.model import Memory, MemoryRef, Scope, Tombstone
@@ -50,7 +50,7 @@ class Execution:
         try:
             done = await self._found_done([entry for entry in batch if entry.is_tried])
             round.results |= done
-        except BackendUnavailable as error:
+        except (BackendUnavailable, LoopError) as error:
             round.stop(error)
         todo = [entry for entry in batch if entry.number not in round.results]
         if not round.is_down and todo:
@@ -101,6 +101,8 @@ class Execution:
                 round.put_off.add(MemoryRef(entry.owner, entry.id))
                 round.failed[entry.number] = str(error)
                 round.troubles[f"a write of memory {entry.id!r} fails: {error}"] = None
+        except LoopError as error:  # which says nothing about this write
+            round.stop(error)
         except MemspineError as error:
             round.results[entry.number] = error
             round.refused[entry.number] = str(error)
@@ -153,6 +155,9 @@ class Execution:
     def _note(self, connection: Connection, *, batch: Sequence[Waiting], round: _Round, has_feed: bool) -> None:
         """All that became of the batch, in one transaction."""
         now = times.to_milliseconds(times.now())
+        first = next((entry for entry in batch if entry.number not in round.results), None)
+        if round.is_down and first is not None:
+            entries.note_outage(connection, first.number, round.outage)
         for entry in batch:
             result = round.results.get(entry.number)
             if entry.number in round.refused:
@@ -185,10 +190,11 @@ class _Round:
     put_off: set[MemoryRef] = attrs.field(factory=set)
     troubles: dict[str, None] = attrs.field(factory=dict)
     is_down: bool = False
+    outage: str = ""
 
-    def stop(self, error: BackendUnavailable) -> None:
-        """The primary is down: nothing more is tried."""
-        self.is_down = True
+    def stop(self, error: MemspineError) -> None:
+        """The primary cannot be used: nothing more is tried."""
+        self.is_down, self.outage = True, str(error)
         self.troubles[f"the primary does not take what waits: {error}"] = None
 
 

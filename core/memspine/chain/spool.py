@@ -81,8 +81,9 @@ class Spool:
         outcomes = [await self._outcome(write) for write in writes]
         kept = [(write.name, write.owner, write.id, to_body(write)) for write in writes]
         is_tried = cause is not None and cause.outcome == "unknown"
+        error, now = "" if cause is None else str(cause), times.to_milliseconds(times.now())
         numbers = await self._journal.write(
-            partial(entries.append, writes=kept, now=times.to_milliseconds(times.now()), is_tried=is_tried)
+            partial(entries.append, writes=kept, now=now, is_tried=is_tried, error=error)
         )
         if cause is not None:
             waits = (f"waits for the primary: {cause}",)

@@ -69,6 +69,8 @@ def _check_stores(
         twins = [other.name for other in before if _is_same_store(known[name], other)]
         if twins:
             text = f"{name!r} is the same store as {twins[0]!r}: the same plugin with the same options"
+            if known[name].options != known[twins[0]].options:
+                text = f"{name!r} is the same store as {twins[0]!r}: the same plugin at the same place"
             structurer.refuse(("memory", "fallbacks", index), f"{text}; give one of them a place of its own")
         before.append(known[name])
 
@@ -76,7 +78,7 @@ def _check_stores(
 def _is_same_store(one: BackendSettings, other: BackendSettings) -> bool:
     # Stores of a plugin without options cannot share a place that nobody names: each is one of its own.
     can_differ = bool(options_of(one.provider.config_type))
-    return can_differ and one.plugin == other.plugin and one.options is not INVALID and one.options == other.options
+    return can_differ and INVALID not in (one.options, other.options) and one.is_store_of(other)
 
 
 def _check_replicas(

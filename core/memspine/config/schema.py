@@ -253,6 +253,13 @@ class BackendSettings(InstanceSettings[MemoryBackend]):
 
     replicate: bool = setting("whether this fallback receives every change of the primary", default=False)
 
+    def is_store_of(self, other: BackendSettings) -> bool:
+        """Whether the options of two backends say that they are one store under two names."""
+        if self.provider.name != other.provider.name:
+            return False
+        place = self.provider.place
+        return bool(self.options == other.options if place is None else place(self.options) == place(other.options))
+
 
 @attrs.frozen(kw_only=True)
 class SourceSettings(InstanceSettings[EmbeddingSource]):

@@ -56,6 +56,9 @@ class Provider(Generic[T, C]):
     capabilities: frozenset[Capability] = frozenset()
     lean: Callable[[C], C] | None = None
     """The same options for a process that goes through all memories once and remembers none of them: small caches."""
+    place: Callable[[C], object] | None = None
+    """What of the options says which store it is: two backends for which it is equal are one store under two names.
+    None: the options as a whole."""
     contract: int = CONTRACT
     summary: str = ""
     distribution: str = ""

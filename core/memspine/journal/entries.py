@@ -49,15 +49,21 @@ def pause(attempts: int) -> int:
 
 
 def append(
-    connection: Connection, writes: Iterable[tuple[Operation, str, str, str]], now: int, *, is_tried: bool = False
+    connection: Connection,
+    writes: Iterable[tuple[Operation, str, str, str]],
+    now: int,
+    *,
+    is_tried: bool = False,
+    error: str = "",
 ) -> list[int]:
-    """Enter writes: operation, owner, id, body; with `is_tried` they may have been executed. Returns their numbers."""
+    """Enter writes: operation, owner, id, body; with `is_tried` they may have been executed. `error` is why they could
+    not be done at once. Returns their numbers."""
     numbers = []
     for operation, owner, id, body in writes:
         row = connection.execute(
-            "INSERT INTO entries (kind, state, operation, replica, owner, id, body, noted_at, is_tried) "
-            "VALUES ('write', 'pending', ?, '', ?, ?, ?, ?, ?)",
-            (operation, owner, id, body, now, is_tried),
+            "INSERT INTO entries (kind, state, operation, replica, owner, id, body, noted_at, is_tried, error) "
+            "VALUES ('write', 'pending', ?, '', ?, ?, ?, ?, ?, ?)",
+            (operation, owner, id, body, now, is_tried, error),
         )
         numbers.append(int(row.lastrowid or 0))
     return numbers
@@ -117,6 +123,11 @@ def fail(connection: Connection, number: int, error: str, now: int) -> bool:
         ("dead" if is_dead else "pending", None if is_dead else now + pause(row[0]), error, number),
     )
     return is_dead
+
+
+def note_outage(connection: Connection, number: int, error: str) -> None:
+    """Note why an entry has to wait. It was no attempt: what is down says nothing about the entry."""
+    connection.execute("UPDATE entries SET error = ? WHERE number = ?", (error, number))
 
 
 def bury(connection: Connection, number: int, error: str) -> None:
@@ -262,6 +273,14 @@ def oldest(connection: Connection) -> int | None:
     """When the write was entered that has waited longest."""
     row = connection.execute("SELECT min(noted_at) FROM entries WHERE kind = 'write' AND state = 'pending'").fetchone()
     return None if row[0] is None else int(row[0])
+
+
+def first_reason(connection: Connection) -> str:
+    """Why the first write that waits could not be done; empty where nobody knows, or none waits."""
+    row = connection.execute(
+        "SELECT error FROM entries WHERE kind = 'write' AND state = 'pending' ORDER BY number LIMIT 1"
+    ).fetchone()
+    return "" if row is None else str(row[0])
 
 
 def erase(connection: Connection, owner: str, ids: Sequence[str] | None) -> None:

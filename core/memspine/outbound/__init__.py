@@ -1,4 +1,5 @@
-"""What a plugin needs to ask a service, whatever its client is: where it may connect to, what it shows, what it reads.
+"""What a plugin needs to ask a service, whatever its client is: where it may connect to, what it shows, what it reads,
+and which services the work has passed.
 
 A URL comes from a configuration that somebody else may have written, and a name of the Internet may lead anywhere. So
 the addresses of cloud metadata services, which hand out credentials to whoever asks, are refused in every spelling.
@@ -21,11 +22,13 @@ from memspine.outbound.endpoints import (
     is_public,
     resolve,
 )
+from memspine.outbound.passing import VIA_HEADER, passing, read_via, via
 from memspine.outbound.reaching import CheckedAddresses
 
 __all__ = [
     "REFUSED",
     "RETRY_AFTER_SECONDS_MAX",
+    "VIA_HEADER",
     "AnswerError",
     "CheckedAddresses",
     "CredentialError",
@@ -39,8 +42,11 @@ __all__ = [
     "is_metadata",
     "is_public",
     "parse_json",
+    "passing",
+    "read_via",
     "resolve",
     "retry_after",
     "reveal",
     "unpacked",
+    "via",
 ]

@@ -21,7 +21,8 @@ _MARK: Final = "\0"
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # What the client writes itself: a second one could make a server read another request than was meant.
 _OWN_HEADERS: Final = frozenset(
-    "accept accept-encoding connection content-length content-type host te trailer transfer-encoding upgrade".split()
+    "accept accept-encoding connection content-length content-type host memspine-via te trailer transfer-encoding "
+    "upgrade".split()
 )
 _SECRET_HEADERS: Final = frozenset("api-key authorization cookie proxy-authorization x-api-key x-goog-api-key".split())
 

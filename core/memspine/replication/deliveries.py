@@ -12,7 +12,7 @@ import attrs
 from memspine import times
 from memspine.chain import Chain
 from memspine.chain.spool import Drained
-from memspine.errors import BackendUnavailable, MemspineError
+from memspine.errors import BackendUnavailable, LoopError, MemspineError
 from memspine.journal import Journal, entries, intents, replicas
 from memspine.model import PurgedPlace
 from memspine.replication.delivery import Delivered, Delivery
@@ -90,7 +90,7 @@ class Deliveries:
     async def _to(self, replica: str, *, seconds: float | None) -> Delivered:
         try:
             return await self.delivery(replica).run(seconds=seconds)
-        except BackendUnavailable as error:
+        except (BackendUnavailable, LoopError) as error:
             return Delivered(complete=False, troubles=(str(error),))
 
     async def _trim(self) -> None:

@@ -25,14 +25,16 @@ async def chain_status(chain: Chain) -> ChainStatus:
         try:
             counts = await chain.journal.read(entries.counts)
             oldest = await chain.journal.read(entries.oldest)
+            reason = await chain.journal.read(entries.first_reason)
         except JournalError as error:
-            journal = JournalStatus(path=chain.journal.path, error=error.reason)
+            journal = JournalStatus(path=chain.journal.path, error=f"{error.reason}; {error.advice}")
         else:
             journal = JournalStatus(
                 path=chain.journal.path,
                 pending=counts.get(("write", "", "pending"), 0),
                 dead=counts.get(("write", "", "dead"), 0),
                 oldest_at=None if oldest is None else times.from_milliseconds(oldest),
+                reason=reason,
             )
     backends = []
     for member in chain.members:

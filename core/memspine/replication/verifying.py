@@ -1,16 +1,22 @@
-"""Whether two stores hold the same memories: equal sets of (id, revision, content hash), looked at from both sides."""
+"""Whether two stores hold the same memories: equal sets of (id, revision, content hash), looked at from both sides.
+
+A store without `put` counts revisions anew when a memory is made again, if it counts at all: beside one of those,
+revisions say nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime
+from functools import partial
 from typing import Final, Literal
 
 import attrs
 
 from memspine.chain import Chain
+from memspine.contracts import Capability, MemoryBackend
 from memspine.model import Memory, MemoryRef, Scope
-from memspine.replication.calls import held, listed
+from memspine.replication.calls import held, listed, read
 
 LISTED_MAX: Final = 100
 
@@ -28,11 +34,12 @@ class Differing:
 @attrs.frozen(kw_only=True)
 class VerifyReport:
     """How many memories are the same on both sides, and how many are not, of which the first `LISTED_MAX` are
-    listed."""
+    listed. `without_revisions` names the stores that keep no revisions; where there is one, none were compared."""
 
     same: int = 0
     different: int = 0
     listed: tuple[Differing, ...] = ()
+    without_revisions: tuple[str, ...] = ()
 
 
 async def verify(first: Chain, second: Chain, *, owner: str | None = None) -> VerifyReport:
@@ -44,24 +51,39 @@ async def verify(first: Chain, second: Chain, *, owner: str | None = None) -> Ve
     """
     same, different = 0, 0
     listed: list[Differing] = []
-    async for ref, what in compared(first, second, owner=owner):
+    without = [place.primary.name for place in (first, second) if not await _keeps_revisions(place)]
+    async for ref, what in compared(first, second, owner=owner, compares_revisions=not without):
         if what == "same":
             same += 1
         else:
             different += 1
             if len(listed) < LISTED_MAX:
                 listed.append(Differing(ref=ref, what=what))
-    return VerifyReport(same=same, different=different, listed=tuple(sorted(listed, key=lambda one: one.ref)))
+    return VerifyReport(
+        same=same,
+        different=different,
+        listed=tuple(sorted(listed, key=lambda one: one.ref)),
+        without_revisions=tuple(without),
+    )
+
+
+async def _keeps_revisions(place: Chain) -> bool:
+    return Capability.PUT in await read(place, "capabilities", _capabilities)
+
+
+async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
+    return backend.capabilities
 
 
 async def compared(
-    first: Chain, second: Chain, *, owner: str | None = None
+    first: Chain, second: Chain, *, owner: str | None = None, compares_revisions: bool = True
 ) -> AsyncIterator[tuple[MemoryRef, Difference | Literal["same"]]]:
     """Every memory that either store has, once, and how it differs."""
     scope = Scope.everyone() if owner is None else Scope.of_owner(owner)
+    differs = partial(_difference, first=first, second=second, compares_revisions=compares_revisions)
     async for mine, others in _side_by_side(_memories(first, scope), _memories(second, scope)):
         for ref in mine.keys() | others.keys():
-            what = await _difference(ref, mine.get(ref), others.get(ref), first=first, second=second)
+            what = await differs(ref, mine.get(ref), others.get(ref))
             if what != "told":
                 yield ref, what
 
@@ -111,7 +133,13 @@ async def _memories(chain: Chain, scope: Scope) -> AsyncIterator[Group]:
 
 
 async def _difference(
-    ref: MemoryRef, mine: Memory | None, other: Memory | None, *, first: Chain, second: Chain
+    ref: MemoryRef,
+    mine: Memory | None,
+    other: Memory | None,
+    *,
+    first: Chain,
+    second: Chain,
+    compares_revisions: bool,
 ) -> Difference | Literal["same", "told"]:
     """How a memory differs; `told` for one that is at another time in the first store, where it is compared."""
     if mine is None:
@@ -119,7 +147,7 @@ async def _difference(
     other = other or await _get(second, ref)
     if other is None:
         return "only in the first"
-    if mine.revision != other.revision:
+    if compares_revisions and mine.revision != other.revision:
         return "another revision"
     return "same" if mine.content_hash == other.content_hash else "another content"
 

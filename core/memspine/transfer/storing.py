@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from memspine import times
-from memspine.errors import CapabilityError, InvalidMemoryError
+from memspine.errors import BackendUnavailable, CapabilityError, InvalidMemoryError
 from memspine.ids import IdSource
 from memspine.model import Memory, MemoryFilter, NewMemory, PutOutcome, canonical_json
 from memspine.transfer.items import BadLine, ImportedMemory, ImportedRecord
@@ -89,13 +90,30 @@ class Storing:
         key, same_id = item.memory.key, known.get(str(item.id))
         if not key or (same_id is not None and same_id.key == key):
             return same_id
-        page = await self._manager.list(MemoryFilter(key=key), limit=1, owner=owner)
+        with self._asking():
+            page = await self._manager.list(MemoryFilter(key=key), limit=1, owner=owner)
         return page.memories[0] if page.memories else same_id
 
     async def _standing(self, ids: Sequence[str], *, owner: str) -> dict[str, Memory]:
         """Those of the memories that the primary itself holds; what only a fallback has is still to be stored."""
-        found = await self._manager.get_many(ids, owner=owner, primary_only=True)
+        with self._asking():
+            found = await self._manager.get_many(ids, owner=owner, primary_only=True)
         return {id: result.memory for id, result in found.items()}
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """What is there decides what is stored, so nothing is imported while the primary cannot say. Raises
+        BackendUnavailable that says so."""
+        try:
+            yield
+        except BackendUnavailable as error:
+            cause = "; ".join(error.causes) or str(error)
+            done = self.tally.stored + self.tally.replaced
+            raise BackendUnavailable(
+                error.backend,
+                f"importing needs an answer of it, and is never put off: {cause.removeprefix(f'{error.backend}: ')}",
+                advice=f"{f'{done} memories' if done else 'nothing'} of it went in; import it again when it is back",
+            ) from error
 
     def _placed_in_time(self, wanted: list[tuple[ImportedMemory, bool]]) -> list[tuple[ImportedMemory, bool]]:
         """Those without a time get one each, never in the future, so that lists keep the order of the file."""
@@ -146,7 +164,8 @@ class Storing:
 
     async def _can_put(self, owner: str) -> bool:
         try:
-            await self._manager.put((), owner=owner, management=self._management)
+            with self._asking():
+                await self._manager.put((), owner=owner, management=self._management)
         except CapabilityError:
             return False
         return True

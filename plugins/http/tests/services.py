@@ -67,9 +67,9 @@ class Served:
 
 
 @contextmanager
-def serving(kind):
+def serving(*arguments, program="server.py"):
     """A service in a process of its own."""
-    command = [sys.executable, str(Path(__file__).with_name("server.py")), kind]
+    command = [sys.executable, str(Path(__file__).with_name(program)), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Served(int(process.stdout.readline()))

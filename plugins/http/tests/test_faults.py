@@ -289,6 +289,22 @@ def test_a_service_that_is_down_is_told_of_and_comes_back():
     asyncio.run(go())
 
 
+def test_a_service_that_is_down_is_told_of_at_once():
+    """Where nobody listens a request is made once more after a short pause and given up, however many attempts and
+    however long a pause are allowed."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    async def go():
+        url = f"http://127.0.0.1:{port}"
+        async with backend(url, attempts=20, wait_seconds_max=600, ask_capabilities=False) as store:
+            begun = time.monotonic()
+            assert "cannot be connected to" in str(await failure(store.get("a", scope=ALICE, now=at(1))))
+            assert 0.1 <= time.monotonic() - begun < 2
+
+    asyncio.run(go())
+
+
 def test_one_client_keeps_its_connections(plain):
     """Requests one after the other go over one connection."""
 

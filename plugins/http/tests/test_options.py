@@ -137,6 +137,27 @@ def test_what_can_work_is_accepted(options):
     assert HttpConfig(**{"url": PUBLIC, **options})
 
 
+@pytest.mark.parametrize(
+    ("options", "is_same"),
+    [
+        ({"url": "HTTPS://memory.EXAMPLE.org:443/v1/"}, True),
+        ({"timeout_seconds": 1, "attempts": 1, "page_items": 7, "preset": "generic"}, True),
+        ({"endpoints": {"list": "GET /memories"}}, True),
+        ({"endpoints": {"list": "/other/memories"}}, False),
+        ({"preset": "omniroute"}, False),
+        ({"url": "https://memory.example.org/v2"}, False),
+        ({"api_key": Hidden()}, False),
+        ({"headers": {"x-tenant": "b"}}, False),
+    ],
+    ids=str,
+)
+def test_which_options_say_where_it_is(options, is_same):
+    """Backends of one URL, one list and one account are one store, however they ask it."""
+    (provider,) = memspine_memory_backends()
+    first, second = HttpConfig(url=PUBLIC), HttpConfig(**{"url": PUBLIC, **options})
+    assert (provider.place(first) == provider.place(second)) is is_same
+
+
 def test_registering_imports_nothing_heavy():
     """Neither the plugin's module nor its options import the client; opening does."""
     code = (

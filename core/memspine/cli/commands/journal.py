@@ -77,7 +77,7 @@ async def _retry(memory: MemoryManager, numbers: Sequence[int], out: Output) -> 
     else:
         out.table(("what", "entries"), [("gone", str(gone)), ("left", str(len(left)))])
         for entry in left:
-            why = entry.error or "it was not tried yet; `memspine status` tells who does not answer"
+            why = entry.error or "it waits behind others; `memspine status` tells who does not answer"
             out.error(f"entry {entry.number} is {entry.state}: {why}", type="partial")
     return Exit.PARTIAL if left else Exit.OK
 

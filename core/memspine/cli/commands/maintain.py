@@ -2,7 +2,8 @@
 vectors that nobody uses any more, embed what has no vector yet, do writes that wait for the primary, deliver what
 changed to the replicas.
 
-Exit code 9 when something keeps any of it from being done; the rest is done all the same.
+Exit code 9 when something keeps any of it from being done; the rest is done all the same. While the primary is away
+nothing but deliveries can be tried: exit code 7, or with --watch a note, and it goes on when the primary is back.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ def run(options: argparse.Namespace, out: Output) -> int:
             report = await memory.maintain()
             _answer(report, out)
             if not options.watch:
+                if report.failure is not None:
+                    raise report.failure
                 return Exit.PARTIAL if report.troubles else Exit.OK
+            if report.failure is not None:
+                out.note(f"not done to the end: {report.failure}")
             out.flush()
             await asyncio.sleep(memory.config.maintenance.interval_seconds)
 
@@ -45,7 +50,8 @@ def run(options: argparse.Namespace, out: Output) -> int:
 def _answer(report: MaintenanceReport, out: Output) -> None:
     if out.json:
         data = {name: getattr(report, name) for name in ("embedded", "executed", "delivered", "complete")}
-        out.data({"removed": dict(report.removed), **data, "troubles": list(report.troubles)})
+        failure = None if report.failure is None else str(report.failure)
+        out.data({"removed": dict(report.removed), **data, "troubles": list(report.troubles), "failure": failure})
         return
     rows = [(kind, str(count)) for kind, count in report.removed.items()]
     done = {"embed": report.embedded, "execute": report.executed, "deliver": report.delivered}

@@ -85,7 +85,9 @@ def _journal_texts(journal: JournalStatus) -> tuple[str, str]:
         return "not ok", "cannot be read"
     since = f" since {moment(journal.oldest_at)}" if journal.oldest_at else ""
     waiting = f"{journal.pending} waiting{since}" if journal.pending else "nothing waiting"
-    return "ok", f"{waiting}, {journal.dead} dead" if journal.dead else waiting
+    texts = [f"{waiting}, {journal.dead} dead" if journal.dead else waiting]
+    texts += [f"the first because {journal.reason}"] if journal.reason else []
+    return "ok", "; ".join(texts)
 
 
 def _backend_to_wire(one: BackendStatus) -> dict[str, Any]:
@@ -120,5 +122,6 @@ def _journal_to_wire(journal: JournalStatus) -> dict[str, Any]:
         "pending": journal.pending,
         "dead": journal.dead,
         "oldestAt": None if journal.oldest_at is None else times.to_text(journal.oldest_at),
+        "reason": journal.reason,
         "error": journal.error,
     }

@@ -1,7 +1,8 @@
 """Compare what two backends of the configuration hold: the same ids, at the same revisions, with the same content.
 
-What a backend without revisions holds is never equal to what it was copied from: whether all of it is there is what
-`memspine copy --dry-run` tells.
+Where one of them keeps no revisions (it lacks the capability `put`), revisions are left out, and a note says so; times
+are compared all the same. What a backend with ids or times of its own holds is never equal to what it was copied from:
+whether all of it is there is what `memspine copy --dry-run` tells.
 
 Exit code 9 when they differ; the first hundred differences are listed. Exit code 4 when neither holds anything of the
 owner that was named.
@@ -55,8 +56,18 @@ def run(options: argparse.Namespace, out: Output) -> int:
 def _answer(report: VerifyReport, out: Output) -> None:
     if out.json:
         listed = [{"owner": one.ref.owner, "id": one.ref.id, "what": one.what} for one in report.listed]
-        out.data({"same": report.same, "different": report.different, "differences": listed})
+        out.data(
+            {
+                "same": report.same,
+                "different": report.different,
+                "withoutRevisions": list(report.without_revisions),
+                "differences": listed,
+            }
+        )
         return
     out.table(("what", "memories"), [("same", str(report.same)), ("different", str(report.different))])
+    if report.without_revisions:
+        names = " and ".join(report.without_revisions)
+        out.note(f"revisions were not compared, because {names} does not keep them (capability 'put')")
     for one in report.listed:
         out.error(f"{one.ref.id} of {one.ref.owner}: {one.what}", type="conflict")

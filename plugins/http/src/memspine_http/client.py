@@ -15,6 +15,7 @@ import tenacity
 
 from memspine.errors import ClosedError
 from memspine.outbound import (
+    VIA_HEADER,
     AnswerError,
     CredentialError,
     Endpoint,
@@ -25,6 +26,7 @@ from memspine.outbound import (
     retry_after,
     reveal,
     unpacked,
+    via,
 )
 from memspine_http.config import LOCAL_HINT, HttpConfig
 from memspine_http.failures import RequestError
@@ -35,7 +37,12 @@ _ERROR_TEXT_LENGTH_MAX: Final = 300
 # Smaller answers are read faster than they are handed to a thread.
 _THREAD_BYTES_MIN: Final = 256 * 1024
 _FIRST_PAUSE_SECONDS: Final = 0.25
+# A service that nobody serves is gone for longer than a request can wait; what a short pause does bridge is one that
+# is just being replaced, or a queue of connections that was full for a moment.
+_UNREACHED_ATTEMPTS_MAX: Final = 2
+_UNREACHED_PAUSE_SECONDS: Final = 0.1
 _SLOW_DOWN: Final = 429
+_LOOP: Final = 508
 # Less than the 5 s after which common servers close a connection: a write that meets the end of one may be lost.
 _IDLE_SECONDS_MAX: Final = 2.0
 
@@ -99,7 +106,7 @@ class Client:
         """The answer, which is a success or has a status that is `told`. Raises RequestError."""
         repeated = tenacity.AsyncRetrying(
             stop=tenacity.stop_after_attempt(self._config.attempts),
-            retry=tenacity.retry_if_exception(lambda error: self._may_repeat(request, error)),
+            retry=lambda state: self._may_repeat(request, state),
             wait=self._pause,
             reraise=True,
         )
@@ -113,6 +120,8 @@ class Client:
             self.require_open()
             revealed = self._revealed()
             headers = {**self._config.headers, **revealed.headers}
+            if passed := via():
+                headers[VIA_HEADER] = passed
             content = None
             if request.body is not None:
                 content = json.dumps(request.body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
@@ -210,6 +219,8 @@ class Client:
         if len(text) > _ERROR_TEXT_LENGTH_MAX:
             text = text[:_ERROR_TEXT_LENGTH_MAX] + " …"
         reason = f"{self.endpoint.authority} answered {request.call!r} with HTTP {status}"
+        if status == _LOOP:
+            return RequestError(f"{reason}, Loop Detected", is_loop=True)
         return RequestError(
             f"{reason} ({text})" if text else reason,
             advice=_advice(status),
@@ -233,7 +244,7 @@ class Client:
             advice = "name a certificate in `ca_file` that signs it"
             return RequestError(f"{host} has a certificate that is not trusted", advice=advice)
         if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
-            return RequestError(f"{host} cannot be connected to", passes=True)
+            return RequestError(f"{host} cannot be connected to", passes=True, is_unreached=True)
         if isinstance(error, (TimeoutError, httpx.TimeoutException)):
             text = f"{host} did not answer within {self._config.timeout_seconds:g} s"
             return RequestError(text, outcome=outcome, passes=True)
@@ -242,13 +253,16 @@ class Client:
         if isinstance(error, httpx.TransportError):
             return RequestError(f"{host} broke the connection off", outcome=outcome, passes=True)
         if isinstance(error, OSError):
-            return RequestError(f"the host of {host} cannot be looked up", passes=True)
+            return RequestError(f"the host of {host} cannot be looked up", passes=True, is_unreached=True)
         return RequestError(f"{host} cannot be asked ({type(error).__name__})")
 
     # ── repeating ──
 
-    def _may_repeat(self, request: Request, error: BaseException) -> bool:
+    def _may_repeat(self, request: Request, state: tenacity.RetryCallState) -> bool:
+        error = state.outcome.exception() if state.outcome else None
         if not isinstance(error, RequestError) or not error.passes:
+            return False
+        if error.is_unreached and state.attempt_number >= _UNREACHED_ATTEMPTS_MAX:
             return False
         is_safe = error.outcome == "none" or request.is_repeatable
         return is_safe and (error.retry_after_seconds or 0.0) <= self._config.wait_seconds_max
@@ -258,6 +272,8 @@ class Client:
         error = state.outcome.exception() if state.outcome else None
         if isinstance(error, RequestError) and error.retry_after_seconds is not None:
             return error.retry_after_seconds
+        if isinstance(error, RequestError) and error.is_unreached:
+            return min(_UNREACHED_PAUSE_SECONDS, self._config.wait_seconds_max)
         growing = tenacity.wait_exponential(multiplier=_FIRST_PAUSE_SECONDS)(state)
         random = tenacity.wait_random(0, _FIRST_PAUSE_SECONDS)(state)
         return min(growing + random, self._config.wait_seconds_max)

@@ -209,5 +209,11 @@ class HttpConfig:
         )
 
 
+def place(config: HttpConfig) -> object:
+    """Which store it is: where the service lists its memories, and for whom."""
+    listing = split_endpoint(config.chosen.endpoints["list"], ENDPOINTS["list"])
+    return check_url(config.url).url, listing, config.headers, config.api_key, config.secret_headers
+
+
 def _has_port(entry: str) -> bool:
     return bool(re.search(r"(^[^:]*|\]):[0-9]+$", entry))

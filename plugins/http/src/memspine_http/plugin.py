@@ -6,7 +6,7 @@ from typing import Any
 
 from memspine.contracts import Capability, MemoryBackend, Provider
 from memspine.hookspecs import hookimpl
-from memspine_http.config import HttpConfig
+from memspine_http.config import HttpConfig, place
 
 
 @hookimpl
@@ -18,6 +18,7 @@ def memspine_memory_backends() -> list[Provider[MemoryBackend, Any]]:
             config_type=HttpConfig,
             open="memspine_http.backend:open_backend",
             capabilities=frozenset({Capability.PUT, Capability.CHANGES, Capability.HISTORY, Capability.PURGE}),
+            place=place,
             summary="any REST memory service, or another memspine",
         )
     ]

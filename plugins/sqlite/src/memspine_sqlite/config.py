@@ -57,6 +57,11 @@ def lean(config: SQLiteConfig) -> SQLiteConfig:
     return attrs.evolve(config, readers=1, cache_mb=min(config.cache_mb, LEAN_CACHE_MB))
 
 
+def place(config: SQLiteConfig) -> str:
+    """Which file it is, as far as its path tells."""
+    return "" if config.path is None else os.path.normpath(config.path)
+
+
 Engine = Literal["auto", "numpy", "sqlite-vec", "python"]
 """What compares vectors."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from memspine.contracts import Capability, MemoryBackend, Provider, VectorStore
 from memspine.hookspecs import hookimpl
-from memspine_sqlite.config import SQLiteConfig, SQLiteVectorsConfig, lean
+from memspine_sqlite.config import SQLiteConfig, SQLiteVectorsConfig, lean, place
 
 
 @hookimpl
@@ -28,6 +28,7 @@ def memspine_memory_backends() -> list[Provider[MemoryBackend, Any]]:
                 }
             ),
             lean=lean,
+            place=place,
             summary="memories and their keyword index in one SQLite file",
         )
     ]
