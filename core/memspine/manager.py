@@ -284,7 +284,7 @@ class MemoryManager(Keeping):
             lambda backend: backend.put(checked, scope=scope),
             ids=ids,
             touched=Touched(owner=scope.owner, ids=ids, deletes=deletes),
-            unhurried=True,
+            records=len(checked),
         )
         self._open.note_changes()
         return answer.value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from memspine import times
-from memspine.chain.members import Member
+from memspine.chain.members import Member, bulk_seconds
 from memspine.chain.operations import Create, Outcome, from_waiting
 from memspine.contracts import Capability
 from memspine.errors import BackendUnavailable, LoopError, MemspineError
@@ -121,7 +121,7 @@ class Execution:
         return await self._primary.call(
             "create_many",
             lambda backend: backend.create_many(memories, scope=scope, ids=ids, now=now),
-            seconds=None,
+            seconds=bulk_seconds(self._seconds, len(ids)),
             write_ids=ids,
         )
 

@@ -20,6 +20,9 @@ PAUSE_SECONDS: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 30.0
 ADVICE: Final = "see `memspine status`"
 
+RECORDS_PER_DEADLINE: Final = 100
+"""So many records more may take a whole deadline more."""
+
 Way = Literal["read", "write"]
 """Reading and writing have a breaker each: a full disk can still be read."""
 
@@ -112,6 +115,11 @@ class Member:
         if failure.has_begun and write_ids is not None:
             return BackendUnavailable(self.name, reason, outcome="unknown", ids=write_ids, advice=ADVICE)
         return BackendUnavailable(self.name, reason, advice=ADVICE)
+
+
+def bulk_seconds(deadline_seconds: float, records: int) -> float:
+    """How long one call with so many records may take."""
+    return deadline_seconds * (1 + records / RECORDS_PER_DEADLINE)
 
 
 def _breaker() -> Breaker:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import attrs
 
 from memspine.chain.answers import Answer, Gathered, Hidden
-from memspine.chain.members import Member
+from memspine.chain.members import Member, bulk_seconds
 from memspine.chain.notes import Notes, Touched
 from memspine.chain.operations import Create, Outcome, Write
 from memspine.closing import close_all
@@ -118,7 +118,7 @@ class Chain:
                 lambda backend: backend.create_many(memories, scope=scope, ids=ids, now=now),
                 ids=ids,
                 touched=Touched(owner=writes[0].owner, ids=tuple(ids)),
-                unhurried=True,
+                records=len(ids),
             )
         except BackendUnavailable as error:
             if self.spool is None:
@@ -138,14 +138,14 @@ class Chain:
         *,
         ids: Sequence[str] = (),
         touched: Touched | None = None,
+        records: int = 0,
         unhurried: bool = False,
     ) -> Answer[T]:
         """Call the primary, which changes what is `touched` (None: no memory, telemetry apart). Raises
         BackendUnavailable; with outcome "unknown" when the call had begun, and then `ids` are what makes repeating it
-        safe. Work that grows with the store is `unhurried`: it has no deadline."""
-        ask = partial(
-            self.primary.call, operation, call, seconds=None if unhurried else self._deadline_seconds, write_ids=ids
-        )
+        safe. Many `records` have more time; work that grows with the store is `unhurried`: it has no deadline."""
+        seconds = None if unhurried else bulk_seconds(self._deadline_seconds, records)
+        ask = partial(self.primary.call, operation, call, seconds=seconds, write_ids=ids)
         if touched is None or self.notes is None:
             return Answer(await ask(), self.primary.name)
         async with self.notes.around(touched) as noted:

@@ -10,12 +10,15 @@ import attrs
 
 from memspine import times
 from memspine.chain import Member
+from memspine.chain.members import bulk_seconds
 from memspine.errors import BackendUnavailable, CapabilityError, ClosedError, MemspineError
 from memspine.model import Memory, MemoryRef, PurgeReceipt, PutOutcome, Scope, Tombstone
 from memspine.replication.planning import Record
 
 FAILURES_MAX: Final = 3
 """So many single memories that fail in a row, and none that arrives, are no fault of theirs."""
+PURGE_DEADLINES: Final = 6
+"""How many deadlines a purge of a replica may take, which may have to look through all of it."""
 CHANGED: Final = "the replica has another content of it at the same revision or a newer one"
 KEY_TAKEN: Final = "its key is on another memory of the replica"
 
@@ -95,7 +98,7 @@ class Giving:
         return await self._replica.call(
             "purge",
             lambda backend: backend.purge(ids, scope=scope, now=now),
-            seconds=None,
+            seconds=PURGE_DEADLINES * self._seconds,
             write_ids=tuple(ids or ()),
         )
 
@@ -121,7 +124,10 @@ class Giving:
     async def _put(self, owner: str, records: Sequence[Record]) -> Sequence[PutOutcome]:
         scope, ids = Scope.of_owner(owner), tuple(dict.fromkeys(record.id for record in records))
         return await self._replica.call(
-            "put", lambda backend: backend.put(records, scope=scope), seconds=self._seconds, write_ids=ids
+            "put",
+            lambda backend: backend.put(records, scope=scope),
+            seconds=bulk_seconds(self._seconds, len(records)),
+            write_ids=ids,
         )
 
     async def _is_healthy(self) -> bool:
