@@ -47,16 +47,15 @@ class Execution:
     async def run(self, batch: Sequence[Waiting]) -> Executed:
         """Execute a batch in order, as far as the primary works. Raises JournalError."""
         round = _Round()
+        refusal = self._primary.refusal("execute", "write")
         try:
-            done = await self._found_done([entry for entry in batch if entry.is_tried])
-            round.results |= done
+            if refusal is not None and await self._is_down():
+                raise refusal
+            round.results |= await self._found_done([entry for entry in batch if entry.is_tried])
         except (BackendUnavailable, LoopError) as error:
             round.stop(error)
-        todo = [entry for entry in batch if entry.number not in round.results]
-        if not round.is_down and todo:
-            await self._journal.write(partial(entries.note_tried, numbers=[entry.number for entry in todo]))
-            for run in _runs(todo):
-                await self._run(run, round)
+        else:
+            await self._execute(batch, round)
         await self._journal.write(partial(self._note, batch=batch, round=round, has_feed=await self._has_feed(round)))
         return Executed(
             results=round.results,
@@ -65,6 +64,13 @@ class Execution:
             is_down=round.is_down,
             troubles=tuple(round.troubles),
         )
+
+    async def _execute(self, batch: Sequence[Waiting], round: _Round) -> None:
+        """Execute what is not done yet, as far as the primary works."""
+        if todo := [entry for entry in batch if entry.number not in round.results]:
+            await self._journal.write(partial(entries.note_tried, numbers=[entry.number for entry in todo]))
+            for run in _runs(todo):
+                await self._run(run, round)
 
     async def _run(self, run: Sequence[Waiting], round: _Round) -> None:
         """Several new memories of one owner in one call, anything else alone."""

@@ -96,6 +96,8 @@ class Chain:
         primary refuses, BackendUnavailable, JournalError."""
         if self.spool is None:
             return await self.execute(write)
+        if refusal := self.primary.refusal(write.name, "write"):
+            return (await self.spool.enter([write], cause=refusal))[0]
         if await self.spool.has_waiting(write.owner):
             return (await self.spool.enter([write], cause=None))[0]
         try:
@@ -108,8 +110,11 @@ class Chain:
         pending. Raises as `submit` does."""
         if not writes:
             return []
-        if self.spool is not None and await self.spool.has_waiting(writes[0].owner):
-            return await self.spool.enter(writes, cause=None)
+        if self.spool is not None:
+            if refusal := self.primary.refusal("create_many", "write"):
+                return await self.spool.enter(writes, cause=refusal)
+            if await self.spool.has_waiting(writes[0].owner):
+                return await self.spool.enter(writes, cause=None)
         memories, ids = [write.memory for write in writes], [write.id for write in writes]
         scope, now = Scope.of_owner(writes[0].owner), writes[0].now
         try:

@@ -74,7 +74,8 @@ class Spool:
 
     async def enter(self, writes: Sequence[Write], *, cause: BackendUnavailable | None) -> list[Answer[Outcome]]:
         """Acknowledge writes of one owner; `cause` is why the primary could not take them. Without one they go behind
-        others that wait, and all are worked off at once: what was executed by then is answered as the primary did.
+        others that wait, and all are worked off at once, unless the primary is left alone: what was executed by then is
+        answered as the primary did.
 
         Raises JournalError, and NotFoundError for what is about to be deleted.
         """
@@ -85,6 +86,7 @@ class Spool:
         numbers = await self._journal.write(
             partial(entries.append, writes=kept, now=now, is_tried=is_tried, error=error)
         )
+        cause = cause or self._chain.primary.refusal(WORK, "read", "write")
         if cause is not None:
             waits = (f"waits for the primary: {cause}",)
             return [Answer(outcome, JOURNAL, waits, pending=True) for outcome in outcomes]
