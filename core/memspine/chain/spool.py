@@ -70,6 +70,8 @@ class Spool:
 
     async def has_waiting(self, owner: str) -> bool:
         """Whether writes of an owner wait, which others must not overtake. Raises JournalError."""
+        if not await self._journal.kept(entries.has_any_waiting):
+            return False
         return await self._journal.read(partial(entries.has_waiting, owner=owner))
 
     async def enter(self, writes: Sequence[Write], *, cause: BackendUnavailable | None) -> list[Answer[Outcome]]:
@@ -112,7 +114,7 @@ class Spool:
         """
         ends_at = None if seconds is None else time.monotonic() + seconds
         async with self._turn:
-            if not await self._journal.read(partial(entries.waiting, after=0, limit=1)):
+            if not await self._journal.kept(entries.has_any_waiting):
                 return Drained()
             return await self._drain_alone(ends_at)
 

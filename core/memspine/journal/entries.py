@@ -69,6 +69,12 @@ def append(
     return numbers
 
 
+def has_any_waiting(connection: Connection) -> bool:
+    """Whether writes of anybody wait."""
+    found = connection.execute("SELECT 1 FROM entries WHERE kind = 'write' AND state = 'pending' LIMIT 1")
+    return found.fetchone() is not None
+
+
 def has_waiting(connection: Connection, owner: str) -> bool:
     """Whether writes of an owner wait."""
     found = connection.execute(

@@ -10,10 +10,11 @@ import urllib.parse
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from memspine.errors import JournalError
 from memspine.journal.schema import APPLICATION_ID, STATEMENTS, VERSION
+from memspine.journal.watching import Watch
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -37,10 +38,24 @@ class Journal:
         self._thread: ThreadPoolExecutor | None = None
         self._connection: Connection | None = None
         self._file: tuple[int, int] | None = None
+        self._watch = Watch(path)
+        self._kept: dict[Callable[[Connection], object], tuple[object, object]] = {}
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """The result of `work`, which only reads. A journal that was never written is empty, and none is made."""
         return await self._run(lambda: self._read(work))
+
+    async def kept(self, work: Callable[[Connection], T]) -> T:
+        """What `read` gives, remembered until anybody writes to the journal: for what is asked at every turn. `work` is
+        a function of a module, and its result nothing that changes."""
+        version = self._watch.version()
+        known = self._kept.get(work)
+        if known is not None and version is not None and known[0] == version:
+            return cast("T", known[1])
+        result = await self.read(work)
+        # The version is older than the result: what was written between them is read again, and never missed.
+        self._kept[work] = (version, result)
+        return result
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         """The result of `work`, in one transaction, which is on the disk when this returns."""
@@ -129,15 +144,17 @@ class Journal:
                     os.fchmod(descriptor, 0o600)
             finally:
                 os.close(descriptor)
-            name = urllib.parse.quote(str(self.path.absolute()))
+            uri = f"file:{urllib.parse.quote(str(self.path.absolute()))}"
             connection = sqlite3.connect(
-                f"file:{name}?mode=rw", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
+                f"{uri}?mode=rw", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
             )
+            file = (found.st_dev, found.st_ino)
             with contextlib.ExitStack() as stack:
                 stack.callback(connection.close)
                 self._prepare(connection)
+                self._watch.open(uri, file=file)
                 stack.pop_all()
-            self._connection, self._file = connection, (found.st_dev, found.st_ino)
+            self._connection, self._file = connection, file
         return self._connection
 
     def _prepare(self, connection: Connection) -> None:
@@ -173,6 +190,7 @@ class Journal:
         return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
 
     def _close(self) -> None:
+        self._watch.close()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
