@@ -145,10 +145,7 @@ def bury(connection: Connection, number: int, error: str) -> None:
 
 def remove(connection: Connection, numbers: Iterable[int]) -> int:
     """Remove entries that are done or given up; returns how many there were."""
-    removed = 0
-    for number in numbers:
-        removed += connection.execute("DELETE FROM entries WHERE number = ?", (number,)).rowcount
-    return removed
+    return connection.executemany("DELETE FROM entries WHERE number = ?", ((n,) for n in numbers)).rowcount
 
 
 # ── memories that a replica does not take ──
