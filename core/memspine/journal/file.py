@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import stat
 import urllib.parse
@@ -109,7 +110,7 @@ class Journal:
         with self._translated():
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             name = self.path.with_name(f"{self.path.name}.{work}.lock")
-            os.close(os.open(name, os.O_RDWR | os.O_CREAT, 0o600))
+            _make(name)
             connection = sqlite3.connect(name, isolation_level=None, check_same_thread=False, timeout=0)
             try:
                 connection.execute("BEGIN EXCLUSIVE")
@@ -137,13 +138,11 @@ class Journal:
             import sqlite3
 
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                found = os.fstat(descriptor)
-                if hasattr(os, "fchmod") and stat.S_IMODE(found.st_mode) & 0o077:
-                    os.fchmod(descriptor, 0o600)
-            finally:
-                os.close(descriptor)
+            _make(self.path)
+            found = self.path.stat()
+            _require_usable(self.path, found)
+            if stat.S_IMODE(found.st_mode) & 0o077:
+                self.path.chmod(0o600)
             uri = f"file:{urllib.parse.quote(str(self.path.absolute()))}"
             connection = sqlite3.connect(
                 f"{uri}?mode=rw", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
@@ -220,6 +219,21 @@ class Journal:
             else:
                 advice = "move it away to begin a new one; `.recover` of the sqlite3 shell shows what it held"
             raise self._refused(str(error), advice) from error
+
+
+def _make(path: Path) -> None:
+    """Make a file for its user alone, unless it is there: then it is left to SQLite, because closing it here would give
+    up the locks that this process has on it."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _require_usable(path: Path, found: os.stat_result) -> None:
+    """Raise OSError for what is no file, or may not be read and written."""
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    if not os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _empty() -> Connection:
