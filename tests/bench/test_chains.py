@@ -27,10 +27,12 @@ OUTAGES = 3
 DRAINED = 10_000
 WARM = 20
 PRAGMAS = ("synchronous = FULL", "secure_delete = ON", "journal_mode = TRUNCATE")  # as the journal is opened
-WAITING = "SELECT kind, state, operation, replica, owner, id, body, noted_at, is_tried FROM entries ORDER BY number"
+WAITING = (
+    "SELECT kind, state, operation, replica, owner, id, body, noted_at, is_tried, error FROM entries ORDER BY number"
+)
 APPEND = (
-    "INSERT INTO entries (kind, state, operation, replica, owner, id, body, noted_at, is_tried) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO entries (kind, state, operation, replica, owner, id, body, noted_at, is_tried, error) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 
