@@ -53,14 +53,17 @@ class Breaker:
         """Why it failed last; empty when it did not since it last worked."""
         return self._reason
 
+    @property
+    def refuses(self) -> bool:
+        """Whether `admit` would say no now."""
+        return self.is_open and (self._is_trying or self.pause_seconds > 0)
+
     def admit(self) -> bool:
         """Whether a call may be made: all while it works; after a pause one at a time, whose end `succeed`, `fail` or
         `abandon` tells."""
-        if not self.is_open:
-            return True
-        if self._is_trying or self.pause_seconds:
+        if self.refuses:
             return False
-        self._is_trying = True
+        self._is_trying = self.is_open
         return True
 
     def abandon(self) -> None:

@@ -87,6 +87,21 @@ _SPEED = {
         "copy of 100 000 memories, SQLite to SQLite, over bulk import", 0.5, "memories/s", most=False, compares="ratio"
     ),
     "copy-peak": Goal("resident memory of that copy", 120, "MB"),
+    "create-replica": Goal("one create with a replica that follows, over the same without", 1.2, compares="ratio"),
+    "create-spooled": Goal(
+        "one create while the primary is down, over a bare commit of its row in the journal", 2, compares="ratio"
+    ),
+    "get-hanging": Goal(
+        "get from a replica while the primary hangs and is left alone, over the replica alone, 99th percentile",
+        1.2,
+        compares="ratio",
+    ),
+    "get-first": Goal(
+        "first get after the primary began to hang, longest of 3", 1, compares="ratio", target="≤ the deadline"
+    ),
+    "drain": Goal(
+        "10 000 writes that waited, done by SQLite, over bulk import", 0.5, "memories/s", most=False, compares="ratio"
+    ),
     "indexing-static": Goal("making vectors of memories, shipped model", 6000, "memories/s", most=False),
     "indexing-minilm": Goal(
         "the same, MiniLM with 2 threads, over the bare model", 0.8, "memories/s", most=False, compares="ratio"

@@ -32,6 +32,20 @@ async def three(world, memory):
         await world.add("archive", id, f"walnut {id}")
 
 
+@pytest.mark.parametrize("few", [0, 1, 2, 500])
+@clause("CH-21")
+async def test_however_many_were_deleted(worlds, monkeypatch, few):
+    """What was deleted is in no fallback's answer, be the deletions few enough to be kept at hand or not."""
+    monkeypatch.setattr("memspine.journal.intents.FEW", few)
+    world = worlds(fallbacks=("archive",), read_fallback=True)
+    async with world.open() as memory:
+        await three(world, memory)
+        await memory.delete("a")
+        await memory.delete("b")
+        world.down("notes")
+        assert [await shown(memory) for _ in range(2)] == [{"c"}] * 2
+
+
 @BOTH
 @pytest.mark.parametrize("way", ["delete", "delete_many", "purge", "put"])
 @clause("CH-21", "CH-27")

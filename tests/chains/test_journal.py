@@ -348,6 +348,52 @@ async def test_one_process_holds_a_work_once(tmp_path):
     await other.close()
 
 
+@clause("CH-84")
+async def test_trying_a_work_that_is_held_takes_it_from_nobody(tmp_path):
+    """However often a process tries a work that it is at, opens the journal or closes it, no other process gets in."""
+    path = tmp_path / "waiting.journal"
+    one, other = journal(path), journal(path)
+    async with one.held("work") as is_ours, one.held("work"), other.held("work"):
+        await other.write(enter("a"))
+        await other.close()
+        process = await asyncio.to_thread(child, path, "hold")
+        said = await asyncio.to_thread(process.stdout.readline)
+        process.kill()
+        process.communicate()
+    assert (is_ours, said) == (True, "False\n")
+    await one.close()
+
+
+@clause("CH-84")
+async def test_what_is_kept_of_a_journal_is_what_stands_in_it(tmp_path):
+    """What is asked at every turn is never older than the last write, whoever wrote, also when the file was removed or
+    is locked."""
+    path = tmp_path / "waiting.journal"
+    one = journal(path)
+
+    async def kept():
+        return [await one.kept(entries.has_any_waiting) for _ in range(3)]
+
+    assert await kept() == [False] * 3
+    assert said_by(child(path, "p")) != []
+    assert await kept() == [True] * 3
+    other = journal(path)
+    await other.write(lambda connection: connection.execute("DELETE FROM entries"))
+    assert await kept() == [False] * 3
+    locked = sqlite3.connect(path, isolation_level=None)
+    await other.write(enter("a"))
+    locked.execute("BEGIN EXCLUSIVE")
+    asking = asyncio.create_task(kept())
+    await asyncio.sleep(0.1)
+    locked.execute("ROLLBACK")
+    locked.close()
+    assert await asking == [True] * 3
+    await other.close()
+    path.unlink()
+    assert await kept() == [False] * 3
+    await one.close()
+
+
 @clause("CH-85")
 def test_kill_9_loses_nothing_acknowledged(tmp_path):
     """After kill -9 in the middle of writing, fifteen times, all that was acknowledged is there, in its order."""

@@ -66,6 +66,26 @@ async def test_a_write_waits_for_the_primary(spooling, primary):
         assert await memory.journal_entries() == ()
 
 
+@clause("CH-12", "CH-31", "CH-35")
+async def test_a_write_asks_a_primary_that_is_left_alone_for_nothing(spooling):
+    """Once a primary that hangs is left alone, writes are acknowledged without a call of it; when it is back, the next
+    one has all of them done, in their order."""
+    world = spooling()
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        world.down("notes", "hang")
+        for n in range(6):
+            assert (await memory.create(f"late {n}", id="b")).pending
+        world["notes"].calls.clear()
+        assert (await memory.create("later", id="b")).pending
+        assert (await memory.create_many([NewMemory(content="many")], ids=["c"]))[0].pending
+        assert world["notes"].calls == []
+        await world.back(memory)
+        last = await memory.update("b", content="last")
+        assert (last.backend, last.pending, await memory.journal_entries()) == ("notes", False, ())
+        assert await world.contents("notes") == {"a": "one", "b": "last", "c": "many"}
+
+
 @clause("CH-32")
 async def test_what_needs_the_primary_does_not_wait(spooling):
     """What only the primary can answer is refused while it is down: nothing is kept of it."""

@@ -11,7 +11,7 @@ import attrs
 
 from memspine import times
 from memspine.chain.members import Member, bulk_seconds
-from memspine.chain.operations import Create, Outcome, from_waiting
+from memspine.chain.operations import Create, Outcome, Write, from_waiting
 from memspine.contracts import Capability
 from memspine.errors import BackendUnavailable, LoopError, MemspineError
 from memspine.journal import Journal, entries, intents
@@ -47,16 +47,15 @@ class Execution:
     async def run(self, batch: Sequence[Waiting]) -> Executed:
         """Execute a batch in order, as far as the primary works. Raises JournalError."""
         round = _Round()
+        refusal = self._primary.refusal("execute", "write")
         try:
-            done = await self._found_done([entry for entry in batch if entry.is_tried])
-            round.results |= done
+            if refusal is not None and await self._is_down():
+                raise refusal
+            round.results |= await self._found_done([entry for entry in batch if entry.is_tried])
         except (BackendUnavailable, LoopError) as error:
             round.stop(error)
-        todo = [entry for entry in batch if entry.number not in round.results]
-        if not round.is_down and todo:
-            await self._journal.write(partial(entries.note_tried, numbers=[entry.number for entry in todo]))
-            for run in _runs(todo):
-                await self._run(run, round)
+        else:
+            await self._execute(batch, round)
         await self._journal.write(partial(self._note, batch=batch, round=round, has_feed=await self._has_feed(round)))
         return Executed(
             results=round.results,
@@ -66,11 +65,19 @@ class Execution:
             troubles=tuple(round.troubles),
         )
 
+    async def _execute(self, batch: Sequence[Waiting], round: _Round) -> None:
+        """Execute what is not done yet, as far as the primary works."""
+        if todo := [entry for entry in batch if entry.number not in round.results]:
+            await self._journal.write(partial(entries.note_tried, numbers=[entry.number for entry in todo]))
+            round.writes = {entry.number: from_waiting(entry) for entry in todo}
+            for run in _runs(todo, round.writes):
+                await self._run(run, round)
+
     async def _run(self, run: Sequence[Waiting], round: _Round) -> None:
         """Several new memories of one owner in one call, anything else alone."""
         if len(run) > 1 and not round.is_down:
             try:
-                written = await self._create_many(run)
+                written = await self._create_many([round.writes[entry.number] for entry in run])
             except BackendUnavailable as error:
                 round.tried |= {entry.number for entry in run}
                 if await self._is_down():
@@ -85,7 +92,7 @@ class Execution:
                 await self._run_one(entry, round)
 
     async def _run_one(self, entry: Waiting, round: _Round) -> None:
-        write = from_waiting(entry)
+        write = round.writes[entry.number]
         try:
             if entry.number in round.tried and (found := await self._found_done([entry])):
                 round.results |= found
@@ -114,8 +121,8 @@ class Execution:
             return True
         return not health.ok
 
-    async def _create_many(self, run: Sequence[Waiting]) -> Sequence[Outcome]:
-        writes = [write for entry in run if isinstance(write := from_waiting(entry), Create)]
+    async def _create_many(self, run: Sequence[Write]) -> Sequence[Outcome]:
+        writes = [write for write in run if isinstance(write, Create)]
         scope, ids = Scope.of_owner(writes[0].owner), [write.id for write in writes]
         memories, now = [write.dated for write in writes], max(write.now for write in writes)
         return await self._primary.call(
@@ -158,6 +165,7 @@ class Execution:
         first = next((entry for entry in batch if entry.number not in round.results), None)
         if round.is_down and first is not None:
             entries.note_outage(connection, first.number, round.outage)
+        entries.remove(connection, round.results.keys() - round.refused.keys())
         for entry in batch:
             result = round.results.get(entry.number)
             if entry.number in round.refused:
@@ -166,10 +174,9 @@ class Execution:
             if result is None:
                 if entry.number in round.failed:
                     entries.fail(connection, entry.number, round.failed[entry.number], now)
-                elif entry.number not in round.tried and not entry.is_tried:
+                elif entry.number in round.writes and entry.number not in round.tried and not entry.is_tried:
                     entries.note_tried(connection, [entry.number], is_tried=False)
                 continue
-            entries.remove(connection, [entry.number])
             if isinstance(result, Tombstone):
                 revision = result.revision or None
                 intents.settle_deleted(connection, entry.owner, {entry.id: revision}, now)
@@ -183,6 +190,7 @@ class Execution:
 class _Round:
     """What is becoming of a batch."""
 
+    writes: Mapping[int, Write] = attrs.field(factory=dict)
     results: dict[int, Outcome | Exception] = attrs.field(factory=dict)
     refused: dict[int, str] = attrs.field(factory=dict)
     failed: dict[int, str] = attrs.field(factory=dict)
@@ -198,13 +206,13 @@ class _Round:
         self.troubles[f"the primary does not take what waits: {error}"] = None
 
 
-def _runs(batch: Sequence[Waiting]) -> list[list[Waiting]]:
+def _runs(batch: Sequence[Waiting], writes: Mapping[int, Write]) -> list[list[Waiting]]:
     """The batch in order, with new memories of one owner that follow each other together: those that replace nothing,
     so that nothing depends on which came first."""
     runs: list[list[Waiting]] = []
     ids: set[str] = set()
     for entry in batch:
-        write = from_waiting(entry)
+        write = writes[entry.number]
         is_new = isinstance(write, Create) and not write.memory.key and not entry.is_tried
         if is_new and ids and runs[-1][0].owner == entry.owner and entry.id not in ids:
             runs[-1].append(entry)

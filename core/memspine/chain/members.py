@@ -67,8 +67,7 @@ class Member:
         """
         breaker = self._breakers["read" if write_ids is None else "write"]
         if not breaker.admit():
-            wait = f"is left alone for {max(breaker.pause_seconds, 0.1):.1f} s"
-            raise BackendUnavailable(self.name, f"{operation}: {wait} after: {breaker.reason}", advice=ADVICE)
+            raise self._left_alone(operation, breaker)
         pauses = breaker.pauses
         try:
             value = await self._provider.ask(call, seconds=seconds)
@@ -100,6 +99,11 @@ class Member:
             breaker.relent()
         return value
 
+    def refusal(self, operation: str, *ways: Way) -> BackendUnavailable | None:
+        """Why a call would not be made now, as it would be raised; None where it would be made in each of the ways."""
+        found = next((breaker for way in ways if (breaker := self._breakers[way]).refuses), None)
+        return None if found is None else self._left_alone(operation, found)
+
     @property
     def breaker_state(self) -> str:
         """The state of this process's breakers: "closed", or which is open and why."""
@@ -107,6 +111,10 @@ class Member:
             if breaker.is_open:
                 return f"open for {'reading' if way == 'read' else 'writing'}: {breaker.reason}"
         return "closed"
+
+    def _left_alone(self, operation: str, breaker: Breaker) -> BackendUnavailable:
+        wait = f"is left alone for {max(breaker.pause_seconds, 0.1):.1f} s"
+        return BackendUnavailable(self.name, f"{operation}: {wait} after: {breaker.reason}", advice=ADVICE)
 
     def _unavailable(
         self, operation: str, failure: CallFailed, *, write_ids: Sequence[str] | None

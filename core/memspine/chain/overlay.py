@@ -12,6 +12,7 @@ from memspine.chain.answers import JOURNAL, Gathered
 from memspine.chain.operations import Delete, Update, Write, from_waiting
 from memspine.errors import JournalError
 from memspine.journal import Journal, entries
+from memspine.journal.entries import Waiting
 from memspine.model import Memory, MemoryRef, Scope
 
 
@@ -31,7 +32,7 @@ class Overlay:
 
     async def waiting(self, scope: Scope) -> WaitingWrites:
         """What waits for a scope's owners. Raises JournalError."""
-        found = await self._journal.read(partial(entries.waiting_of, owners=scope.owners, ids=None))
+        found = await self._found(scope.owners, None)
         if not found:
             return WaitingWrites()
         last = {MemoryRef(entry.owner, entry.id): entry for entry in found}
@@ -44,7 +45,7 @@ class Overlay:
         told."""
         owners = scope.require_readable("get")
         try:
-            found = await self._journal.read(partial(entries.waiting_of, owners=owners, ids=ids))
+            found = await self._found(owners, ids)
         except JournalError as error:
             return attrs.evolve(gathered, degraded=(*gathered.degraded, str(error)))
         if not found:
@@ -69,6 +70,11 @@ class Overlay:
                 pending.add(ref.id)
         in_order = {id: memories[id] for id in ids if id in memories}
         return attrs.evolve(gathered, memories=in_order, backends=backends, pending=frozenset(pending))
+
+    async def _found(self, owners: Sequence[str] | None, ids: Sequence[str] | None) -> list[Waiting]:
+        if not await self._journal.kept(entries.has_any_waiting):
+            return []
+        return await self._journal.read(partial(entries.waiting_of, owners=owners, ids=ids))
 
 
 def _changes_only(writes: Sequence[Write]) -> bool:

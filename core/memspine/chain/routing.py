@@ -96,6 +96,8 @@ class Chain:
         primary refuses, BackendUnavailable, JournalError."""
         if self.spool is None:
             return await self.execute(write)
+        if refusal := self.primary.refusal(write.name, "write"):
+            return (await self.spool.enter([write], cause=refusal))[0]
         if await self.spool.has_waiting(write.owner):
             return (await self.spool.enter([write], cause=None))[0]
         try:
@@ -108,8 +110,11 @@ class Chain:
         pending. Raises as `submit` does."""
         if not writes:
             return []
-        if self.spool is not None and await self.spool.has_waiting(writes[0].owner):
-            return await self.spool.enter(writes, cause=None)
+        if self.spool is not None:
+            if refusal := self.primary.refusal("create_many", "write"):
+                return await self.spool.enter(writes, cause=refusal)
+            if await self.spool.has_waiting(writes[0].owner):
+                return await self.spool.enter(writes, cause=None)
         memories, ids = [write.memory for write in writes], [write.id for write in writes]
         scope, now = Scope.of_owner(writes[0].owner), writes[0].now
         try:
@@ -265,19 +270,15 @@ class Chain:
         """What a fallback has, without what the journal knows to be deleted."""
         owners = scope.require_readable("get")
         asked = [MemoryRef(owner, id) for owner in owners for id in gathering.missing]
-        got, stones = await asyncio.gather(
-            member.call("get", getter, seconds=seconds), self._stones(asked), return_exceptions=True
-        )
-        if isinstance(stones, JournalError):
-            gathering.close(str(stones))
+        try:
+            stones = await self._stones(asked)
+            got = await member.call("get", getter, seconds=seconds)
+        except JournalError as error:
+            gathering.close(str(error))
             return
-        if isinstance(got, BackendUnavailable):
-            gathering.failures.append(str(got))
+        except BackendUnavailable as error:
+            gathering.failures.append(str(error))
             return
-        if isinstance(got, BaseException):
-            raise got
-        if isinstance(stones, BaseException):
-            raise stones
         alive: dict[str, Memory] = {}
         for id, memory in got.items():
             stone = stones.get(MemoryRef(memory.owner, id))
@@ -293,6 +294,9 @@ class Chain:
     async def _stones(self, refs: Sequence[MemoryRef]) -> Stones:
         if self.journal is None:
             return {}
+        few = await self.journal.kept(intents.few_stones)
+        if few is not None:
+            return {ref: few[ref] for ref in refs if ref in few}
         return await self.journal.read(partial(intents.stones, refs=refs))
 
     async def _deleted(self, ids: Sequence[str], *, scope: Scope, seconds: float) -> frozenset[str]:

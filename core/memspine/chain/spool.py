@@ -70,11 +70,14 @@ class Spool:
 
     async def has_waiting(self, owner: str) -> bool:
         """Whether writes of an owner wait, which others must not overtake. Raises JournalError."""
+        if not await self._journal.kept(entries.has_any_waiting):
+            return False
         return await self._journal.read(partial(entries.has_waiting, owner=owner))
 
     async def enter(self, writes: Sequence[Write], *, cause: BackendUnavailable | None) -> list[Answer[Outcome]]:
         """Acknowledge writes of one owner; `cause` is why the primary could not take them. Without one they go behind
-        others that wait, and all are worked off at once: what was executed by then is answered as the primary did.
+        others that wait, and all are worked off at once, unless the primary is left alone: what was executed by then is
+        answered as the primary did.
 
         Raises JournalError, and NotFoundError for what is about to be deleted.
         """
@@ -85,6 +88,7 @@ class Spool:
         numbers = await self._journal.write(
             partial(entries.append, writes=kept, now=now, is_tried=is_tried, error=error)
         )
+        cause = cause or self._chain.primary.refusal(WORK, "read", "write")
         if cause is not None:
             waits = (f"waits for the primary: {cause}",)
             return [Answer(outcome, JOURNAL, waits, pending=True) for outcome in outcomes]
@@ -110,7 +114,7 @@ class Spool:
         """
         ends_at = None if seconds is None else time.monotonic() + seconds
         async with self._turn:
-            if not await self._journal.read(partial(entries.waiting, after=0, limit=1)):
+            if not await self._journal.kept(entries.has_any_waiting):
                 return Drained()
             return await self._drain_alone(ends_at)
 

@@ -69,6 +69,12 @@ def append(
     return numbers
 
 
+def has_any_waiting(connection: Connection) -> bool:
+    """Whether writes of anybody wait."""
+    found = connection.execute("SELECT 1 FROM entries WHERE kind = 'write' AND state = 'pending' LIMIT 1")
+    return found.fetchone() is not None
+
+
 def has_waiting(connection: Connection, owner: str) -> bool:
     """Whether writes of an owner wait."""
     found = connection.execute(
@@ -139,10 +145,7 @@ def bury(connection: Connection, number: int, error: str) -> None:
 
 def remove(connection: Connection, numbers: Iterable[int]) -> int:
     """Remove entries that are done or given up; returns how many there were."""
-    removed = 0
-    for number in numbers:
-        removed += connection.execute("DELETE FROM entries WHERE number = ?", (number,)).rowcount
-    return removed
+    return connection.executemany("DELETE FROM entries WHERE number = ?", ((n,) for n in numbers)).rowcount
 
 
 # ── memories that a replica does not take ──

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import stat
 import urllib.parse
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from memspine.errors import JournalError
 from memspine.journal.schema import APPLICATION_ID, STATEMENTS, VERSION
+from memspine.journal.watching import Watch
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -37,10 +39,24 @@ class Journal:
         self._thread: ThreadPoolExecutor | None = None
         self._connection: Connection | None = None
         self._file: tuple[int, int] | None = None
+        self._watch = Watch(path)
+        self._kept: dict[Callable[[Connection], object], tuple[object, object]] = {}
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """The result of `work`, which only reads. A journal that was never written is empty, and none is made."""
         return await self._run(lambda: self._read(work))
+
+    async def kept(self, work: Callable[[Connection], T]) -> T:
+        """What `read` gives, remembered until anybody writes to the journal: for what is asked at every turn. `work` is
+        a function of a module, and its result nothing that changes."""
+        version = self._watch.version()
+        known = self._kept.get(work)
+        if known is not None and version is not None and known[0] == version:
+            return cast("T", known[1])
+        result = await self.read(work)
+        # The version is older than the result: what was written between them is read again, and never missed.
+        self._kept[work] = (version, result)
+        return result
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         """The result of `work`, in one transaction, which is on the disk when this returns."""
@@ -94,7 +110,7 @@ class Journal:
         with self._translated():
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             name = self.path.with_name(f"{self.path.name}.{work}.lock")
-            os.close(os.open(name, os.O_RDWR | os.O_CREAT, 0o600))
+            _make(name)
             connection = sqlite3.connect(name, isolation_level=None, check_same_thread=False, timeout=0)
             try:
                 connection.execute("BEGIN EXCLUSIVE")
@@ -122,22 +138,22 @@ class Journal:
             import sqlite3
 
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                found = os.fstat(descriptor)
-                if hasattr(os, "fchmod") and stat.S_IMODE(found.st_mode) & 0o077:
-                    os.fchmod(descriptor, 0o600)
-            finally:
-                os.close(descriptor)
-            name = urllib.parse.quote(str(self.path.absolute()))
+            _make(self.path)
+            found = self.path.stat()
+            _require_usable(self.path, found)
+            if stat.S_IMODE(found.st_mode) & 0o077:
+                self.path.chmod(0o600)
+            uri = f"file:{urllib.parse.quote(str(self.path.absolute()))}"
             connection = sqlite3.connect(
-                f"file:{name}?mode=rw", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
+                f"{uri}?mode=rw", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
             )
+            file = (found.st_dev, found.st_ino)
             with contextlib.ExitStack() as stack:
                 stack.callback(connection.close)
                 self._prepare(connection)
+                self._watch.open(uri, file=file)
                 stack.pop_all()
-            self._connection, self._file = connection, (found.st_dev, found.st_ino)
+            self._connection, self._file = connection, file
         return self._connection
 
     def _prepare(self, connection: Connection) -> None:
@@ -173,6 +189,7 @@ class Journal:
         return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
 
     def _close(self) -> None:
+        self._watch.close()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -202,6 +219,21 @@ class Journal:
             else:
                 advice = "move it away to begin a new one; `.recover` of the sqlite3 shell shows what it held"
             raise self._refused(str(error), advice) from error
+
+
+def _make(path: Path) -> None:
+    """Make a file for its user alone, unless it is there: then it is left to SQLite, because closing it here would give
+    up the locks that this process has on it."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _require_usable(path: Path, found: os.stat_result) -> None:
+    """Raise OSError for what is no file, or may not be read and written."""
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    if not os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _empty() -> Connection:
