@@ -162,10 +162,15 @@ class Chain:
     # ── reading ──
 
     async def call_primary(
-        self, operation: str, call: Callable[[MemoryBackend], Awaitable[T]], *, unhurried: bool = False
+        self,
+        operation: str,
+        call: Callable[[MemoryBackend], Awaitable[T]],
+        *,
+        records: int = 0,
+        unhurried: bool = False,
     ) -> Answer[T]:
-        """Read from the primary alone; `unhurried` without a deadline."""
-        seconds = None if unhurried else self._deadline_seconds
+        """Read from the primary alone. Many `records` have more time; `unhurried`, it has no deadline."""
+        seconds = None if unhurried else bulk_seconds(self._deadline_seconds, records)
         return Answer(await self.primary.call(operation, call, seconds=seconds), self.primary.name)
 
     async def read_listing(self, operation: str, call: Callable[[MemoryBackend], Awaitable[T]]) -> Answer[T]:

@@ -86,13 +86,13 @@ async def create(chain: Chain, memories: Sequence[NewMemory], *, owner: str, ids
 
 
 async def read(chain: Chain, operation: str, call: Call[T]) -> T:
-    """What a store answers, however long it takes."""
-    return (await chain.call_primary(operation, call, unhurried=True)).value
+    """What a store answers; it may take as long as a whole page may."""
+    return (await chain.call_primary(operation, call, records=PAGE_ROWS)).value
 
 
 async def write(chain: Chain, operation: str, call: Call[T], *, ids: Sequence[str]) -> T:
-    """What became of a change, however long it takes."""
-    return (await chain.write(operation, call, ids=ids, unhurried=True)).value
+    """What became of a change; it may take as long as a whole page may."""
+    return (await chain.write(operation, call, ids=ids, records=PAGE_ROWS)).value
 
 
 def by_owner(refs: Collection[MemoryRef]) -> Mapping[str, list[str]]:
