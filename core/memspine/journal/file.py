@@ -66,7 +66,12 @@ class Journal:
     async def held(self, work: str) -> AsyncIterator[bool]:
         """Keep others from a kind of work while inside; False where another process, or another task, is at it. The
         operating system frees what a dead process held."""
-        lock = await self._run(lambda: self._lock(work))
+        locking = asyncio.ensure_future(self._run(lambda: self._lock(work)))
+        try:
+            lock = await asyncio.shield(locking)
+        except asyncio.CancelledError:
+            locking.add_done_callback(_let_go)  # nobody else would know that it is held
+            raise
         try:
             yield lock is not None
         finally:
@@ -234,6 +239,11 @@ def _require_usable(path: Path, found: os.stat_result) -> None:
         raise OSError(errno.EINVAL, "it is no regular file")
     if not os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _let_go(locking: asyncio.Future[Connection | None]) -> None:
+    if not locking.cancelled() and locking.exception() is None and (lock := locking.result()) is not None:
+        lock.close()
 
 
 def _empty() -> Connection:
