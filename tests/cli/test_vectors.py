@@ -353,7 +353,7 @@ def test_import_with_a_source_that_fails(cli, toy_source):
 def test_maintain_embeds(filled, toy_source):
     """`maintain` embeds what has no vector yet; what keeps it from that is told, and the code is 9."""
     data = filled.ok("maintain", "--json").data
-    assert list(data) == ["removed", "embedded", "executed", "delivered", "complete", "troubles"]
+    assert list(data) == ["removed", "embedded", "executed", "delivered", "complete", "troubles", "failure"]
     assert (data["embedded"], data["complete"], data["troubles"]) == (3, True, [])
     filled.add("one more")
     toy_source.fails()

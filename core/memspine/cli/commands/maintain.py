@@ -34,7 +34,8 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
         while True:
             report = await memory.maintain()
-            _answer(report, out)
+            if report.failure is None or _has_done(report) or options.watch:
+                _answer(report, out)
             if not options.watch:
                 if report.failure is not None:
                     raise report.failure
@@ -45,6 +46,11 @@ def run(options: argparse.Namespace, out: Output) -> int:
             await asyncio.sleep(memory.config.maintenance.interval_seconds)
 
     return with_memory(options, out, work, maintains=False)
+
+
+def _has_done(report: MaintenanceReport) -> bool:
+    """Whether there is anything to tell, before the failure that ended it."""
+    return bool(report.executed or report.delivered or report.troubles or any(report.removed.values()))
 
 
 def _answer(report: MaintenanceReport, out: Output) -> None:
