@@ -13,7 +13,7 @@ from .corpus import EVALUATION, turns
 from .goals import MINILM
 from .models import SHIPPED, drawn_vectors, minilm, minilm_folder
 from .stores import Layout, build, indexed
-from .table import ROOT, Board, machine, write_into
+from .table import ROOT, TABLES, Board, machine, write_into
 
 _BOARD = pytest.StashKey[Board]()
 
@@ -42,17 +42,22 @@ def pytest_terminal_summary(terminalreporter, config):
     if cache := getattr(config, "cache", None):  # with -p no:cacheprovider there is none
         file = cache.mkdir("bench") / "results.json"
         file.write_text(json.dumps(results, indent=2, ensure_ascii=False), encoding="utf-8")
-    for title, table in (("measured", board.measured_table()), ("quality", board.quality_table())):
+    tables = {name: board.measured_table(name) for name in TABLES} | {"quality": board.quality_table()}
+    for title, table in tables.items():
         terminalreporter.section(title)
         terminalreporter.write_line(table)
     terminalreporter.section("profile, in milliseconds unless said otherwise")
     for name, value in board.profile.items():
         terminalreporter.write_line(f"{name}: {json.dumps(value, ensure_ascii=False)}")
     if config.getoption("--write-table"):
-        if board.lacking:
-            terminalreporter.write_line(f"README not written, this run lacks: {', '.join(board.lacking)}", red=True)
-        else:
-            write_into(ROOT / "README.md", {"measured": board.measured_table(), "quality": board.quality_table()})
+        for name in TABLES:
+            if lacking := board.lacking(name):
+                terminalreporter.write_line(
+                    f"table {name!r} not written, this run lacks: {', '.join(lacking)}", red=True
+                )
+                continue
+            regions = ("measured", "quality") if name == "measured" else (name,)
+            write_into(ROOT / "README.md", {region: tables[region] for region in regions})
 
 
 @pytest.fixture(scope="session")

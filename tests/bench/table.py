@@ -13,6 +13,9 @@ import attrs
 from .goals import GOALS, KINDS, NOT_HERE, Goal, Row, number, verdict
 
 ROOT = Path(__file__).resolve().parents[2]
+CHAINS = ("create-replica", "create-spooled", "get-hanging", "get-first", "drain", "copy", "copy-peak")
+TABLES = {"measured": tuple(name for name in GOALS if name not in CHAINS), "chains": CHAINS}
+"""The rows of each table of the README, in their order. A table is written when a run came to all of its rows."""
 SHOWN = ("any@5", "any@10", "all@10", "NDCG@10", "S_any@5", "S_all@10")
 MEANING = """### Quality
 
@@ -50,15 +53,14 @@ class Board:
         for name in names:
             self.record(name, missing=reason)
 
-    @property
-    def lacking(self) -> list[str]:
-        """The rows that this run did not come to."""
-        return sorted(GOALS.keys() - self.rows.keys())
+    def lacking(self, table: str) -> list[str]:
+        """The rows of a table that this run did not come to."""
+        return sorted(set(TABLES[table]) - self.rows.keys())
 
-    def measured_table(self) -> str:
+    def measured_table(self, table: str) -> str:
         """The table in Markdown, and the line about the machine."""
         lines = ["| what | target | measured (median) | baseline in the same run | ratio | met? |", "|" + " --- |" * 6]
-        lines += [f"| {' | '.join(self._cells(name, goal))} |" for name, goal in GOALS.items()]
+        lines += [f"| {' | '.join(self._cells(name, GOALS[name]))} |" for name in TABLES[table]]
         return "\n".join([*lines, "", machine()])
 
     def quality_table(self) -> str:
