@@ -12,7 +12,7 @@ import attrs
 
 from memspine import times
 from memspine.chain.members import Member
-from memspine.contracts import Capability, MemoryBackend
+from memspine.contracts import Capability
 from memspine.errors import BackendUnavailable, JournalError, MemspineError
 from memspine.journal import Journal, intents
 from memspine.model import Scope, Tombstone
@@ -54,8 +54,7 @@ class Notes:
 
     async def has_feed(self) -> bool:
         """Whether the primary says by itself what changed. Raises BackendUnavailable."""
-        found = await self._primary.call("capabilities", _capabilities, seconds=self._deadline_seconds)
-        return Capability.CHANGES in found
+        return Capability.CHANGES in await self._primary.capabilities(seconds=self._deadline_seconds)
 
     @asynccontextmanager
     async def around(self, touched: Touched) -> AsyncIterator[Noted]:
@@ -164,7 +163,3 @@ def _settled(
 
 def _now() -> int:
     return times.to_milliseconds(times.now())
-
-
-async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
-    return backend.capabilities

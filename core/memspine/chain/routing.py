@@ -173,6 +173,10 @@ class Chain:
         seconds = None if unhurried else bulk_seconds(self._deadline_seconds, records)
         return Answer(await self.primary.call(operation, call, seconds=seconds), self.primary.name)
 
+    async def capabilities(self) -> frozenset[Capability]:
+        """What the primary claims, which has it opened. Raises BackendUnavailable."""
+        return await self.primary.capabilities(seconds=self._deadline_seconds)
+
     async def read_listing(self, operation: str, call: Callable[[MemoryBackend], Awaitable[T]]) -> Answer[T]:
         """Read what only a whole store can answer (list, count): fallbacks are asked only if `read_fallback` is set."""
         members = self._members if self._read_fallback else self._members[:1]

@@ -117,7 +117,7 @@ class Delivery:
     async def _check(self) -> None:
         """Whether the replica can be one. An unreachable one is told apart from one that cannot do it."""
         try:
-            capabilities = await self._replica.call("capabilities", _capabilities, seconds=self._seconds)
+            capabilities = await self._replica.capabilities(seconds=self._seconds)
         except BackendUnavailable as error:
             raise _ReplicaDown(error) from error
         if Capability.PUT not in capabilities:
@@ -254,10 +254,6 @@ def _state(memory: Memory) -> tuple[int, str]:
 
 def _now() -> int:
     return times.to_milliseconds(times.now())
-
-
-async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
-    return backend.capabilities
 
 
 async def _memories(backend: MemoryBackend, ids: Sequence[str], scope: Scope) -> Mapping[str, Memory]:

@@ -171,13 +171,9 @@ class Reconciling:
         )
 
     async def _can_put(self) -> bool:
-        return Capability.PUT in (await self._chain.call_primary("capabilities", _capabilities)).value
+        return Capability.PUT in await self._chain.capabilities()
 
 
 def _conflict(connection: Connection, *, replica: str, ref: MemoryRef) -> None:
     now = times.to_milliseconds(times.now())
     entries.set_aside(connection, replica, ref.owner, ref.id, state="conflict", error=ONLY_THERE, now=now)
-
-
-async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
-    return backend.capabilities

@@ -11,7 +11,7 @@ import attrs
 
 from memspine import times
 from memspine.chain import Chain
-from memspine.contracts import Capability, MemoryBackend
+from memspine.contracts import Capability
 from memspine.indexing.forgetting import fetched
 from memspine.indexing.reading import feed_end
 from memspine.journal import Journal, intents
@@ -43,7 +43,7 @@ class PrimaryReader:
         """The page behind a place that is copying or following. Raises CursorError when the feed there was trimmed."""
         if position.stage == "copying":
             return await self._listed(position)
-        has_feed = Capability.CHANGES in (await self._chain.call_primary("capabilities", _capabilities)).value
+        has_feed = Capability.CHANGES in await self._chain.capabilities()
         return await (self._changed(position) if has_feed else self._noted(position))
 
     async def sources(
@@ -51,7 +51,7 @@ class PrimaryReader:
     ) -> tuple[Source, ...]:
         """What the primary says of memories now, in their order; of each the change that named it, if any. Those that
         `are_named` were in the primary once, whatever is left of them."""
-        capabilities = (await self._chain.call_primary("capabilities", _capabilities)).value
+        capabilities = await self._chain.capabilities()
         memories = await fetched(self._chain, list(changes))
         stones = await self._tombstones([ref for ref in changes if ref not in memories], capabilities)
         has_history = Capability.HISTORY in capabilities
@@ -76,14 +76,14 @@ class PrimaryReader:
 
     async def end(self) -> str | None:
         """Where the changes end now."""
-        if Capability.CHANGES in (await self._chain.call_primary("capabilities", _capabilities)).value:
+        if Capability.CHANGES in await self._chain.capabilities():
             return await feed_end(self._chain, scope=Scope.everyone())
         return str(await self._journal.read(intents.outbox_end))
 
     async def behind(self, position: ReplicaPosition) -> tuple[int, bool]:
         """How many changes are behind a place in the feed, and whether there are more than were counted. Raises
         CursorError."""
-        if Capability.CHANGES not in (await self._chain.call_primary("capabilities", _capabilities)).value:
+        if Capability.CHANGES not in await self._chain.capabilities():
             after = int(position.cursor or 0)
             rows = await self._journal.read(partial(intents.outbox, after=after, limit=PAGE_ROWS))
             begun = await self._journal.read(intents.begun_changes)
@@ -173,7 +173,3 @@ class PrimaryReader:
         scope = Scope.of_owner(memory.owner)
         states = await self._chain.call_primary("history", lambda backend: backend.history(memory.id, scope=scope))
         return tuple(one.memory for one in states.value if one.memory.revision < memory.revision)
-
-
-async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
-    return backend.capabilities
