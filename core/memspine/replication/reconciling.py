@@ -14,8 +14,8 @@ from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import NotFoundError
 from memspine.journal import Journal, entries, intents, replicas
 from memspine.model import Memory, MemoryChanges, MemoryRef, NewMemory, Scope, Tombstone
+from memspine.replication.calls import PAGE_ROWS
 from memspine.replication.delivery import Delivery
-from memspine.replication.sources import PAGE_ROWS
 from memspine.replication.verifying import compared
 from memspine.status import ReconcileReport
 

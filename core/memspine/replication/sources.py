@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
 
 import attrs
 
 from memspine import times
 from memspine.chain import Chain
 from memspine.contracts import Capability
-from memspine.indexing.forgetting import fetched
 from memspine.indexing.reading import feed_end
 from memspine.journal import Journal, intents
 from memspine.journal.replicas import ReplicaPosition
-from memspine.model import Change, Memory, MemoryFilter, MemoryRef, Scope, Tombstone
+from memspine.model import Change, Memory, MemoryRef, Scope, Tombstone
+from memspine.replication.calls import PAGE_ROWS, changed, held, listed, ref_of, states, tombstones
 from memspine.replication.planning import Source
-
-PAGE_ROWS: Final = 500
 
 
 @attrs.frozen(kw_only=True)
@@ -52,7 +48,7 @@ class PrimaryReader:
         """What the primary says of memories now, in their order; of each the change that named it, if any. Those that
         `are_named` were in the primary once, whatever is left of them."""
         capabilities = await self._chain.capabilities()
-        memories = await fetched(self._chain, list(changes))
+        memories = await held(self._chain, list(changes))
         stones = await self._tombstones([ref for ref in changes if ref not in memories], capabilities)
         has_history = Capability.HISTORY in capabilities
         found = []
@@ -95,29 +91,18 @@ class PrimaryReader:
         return len(page.value.changes), page.value.more
 
     async def _listed(self, position: ReplicaPosition) -> Page:
-        now = times.now()
-        listed = await self._chain.call_primary(
-            "list",
-            lambda backend: backend.list(
-                MemoryFilter(), scope=Scope.everyone(), now=now, limit=PAGE_ROWS, cursor=position.cursor
-            ),
-        )
-        refs = [MemoryRef(memory.owner, memory.id) for memory in listed.value.memories]
-        cursor = listed.value.cursor
+        page = await listed(self._chain, Scope.everyone(), position.cursor)
+        refs = [ref_of(memory) for memory in page.memories]
         behind = (
-            ReplicaPosition(stage="copying", cursor=cursor, feed=position.feed)
-            if cursor is not None
+            ReplicaPosition(stage="copying", cursor=page.cursor, feed=position.feed)
+            if page.cursor is not None
             else ReplicaPosition(stage="following", cursor=position.feed)
         )
         sources = await self.sources(dict.fromkeys(refs))
         return Page(position=behind, from_position=position, sources=sources, more=True)
 
     async def _changed(self, position: ReplicaPosition) -> Page:
-        answer = await self._chain.call_primary(
-            "changes",
-            lambda backend: backend.changes(scope=Scope.everyone(), limit=PAGE_ROWS, cursor=position.cursor),
-        )
-        page = answer.value
+        page = await changed(self._chain, Scope.everyone(), position.cursor)
         last: dict[MemoryRef, Change] = {}
         for change in page.changes:
             ref = MemoryRef(change.owner, change.id)
@@ -140,22 +125,11 @@ class PrimaryReader:
         return Page(position=behind, from_position=position, sources=sources, more=len(rows) == PAGE_ROWS)
 
     async def _tombstones(
-        self, refs: Iterable[MemoryRef], capabilities: frozenset[Capability]
+        self, refs: Sequence[MemoryRef], capabilities: frozenset[Capability]
     ) -> Mapping[MemoryRef, Tombstone]:
         if Capability.CHANGES not in capabilities:
-            return await self._noted_tombstones(list(refs))
-        by_owner: defaultdict[str, list[str]] = defaultdict(list)
-        for ref in refs:
-            by_owner[ref.owner].append(ref.id)
-        found: dict[MemoryRef, Tombstone] = {}
-        for owner, ids in by_owner.items():
-            scope = Scope.of_owner(owner)
-            got = await self._chain.call_primary(
-                "tombstones",
-                lambda backend: backend.tombstones(ids, scope=scope),  # noqa: B023
-            )
-            found |= {MemoryRef(owner, id): stone for id, stone in got.value.items()}
-        return found
+            return await self._noted_tombstones(refs)
+        return await tombstones(self._chain, refs)
 
     async def _noted_tombstones(self, refs: Sequence[MemoryRef]) -> Mapping[MemoryRef, Tombstone]:
         """Those that the journal has for a primary that keeps none."""
@@ -170,6 +144,5 @@ class PrimaryReader:
         """The states before the current one, oldest first."""
         if memory.revision == 1:
             return ()
-        scope = Scope.of_owner(memory.owner)
-        states = await self._chain.call_primary("history", lambda backend: backend.history(memory.id, scope=scope))
-        return tuple(one.memory for one in states.value if one.memory.revision < memory.revision)
+        found = await states(self._chain, ref_of(memory))
+        return tuple(one.memory for one in found if one.memory.revision < memory.revision)
