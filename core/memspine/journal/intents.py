@@ -89,16 +89,6 @@ def begun(connection: Connection, before: int, limit: int) -> list[tuple[str, st
     ).fetchall()
 
 
-def trim_tombstones(connection: Connection, before: int, limit: int) -> int:
-    """Drop deletions older than `before`, up to `limit`; returns how many."""
-    dropped = connection.execute(
-        "DELETE FROM tombstones WHERE (owner, id) IN "
-        "(SELECT owner, id FROM tombstones WHERE NOT is_begun AND deleted_at < ? LIMIT ?)",
-        (before, limit),
-    )
-    return dropped.rowcount
-
-
 def begin_changing(connection: Connection, owner: str, ids: Iterable[str], now: int) -> list[int]:
     """Note in the outbox that these are about to be changed; returns the rows for `settle_changed`."""
     numbers = []
