@@ -81,7 +81,8 @@ class Notes:
             noted.trouble = f"done, but not noted yet in the journal: {error}"
 
     async def settle_begun(self) -> None:
-        """Ask the primary what became of writes whose end nobody noted. Raises BackendUnavailable, JournalError."""
+        """Ask the primary what became of writes whose end nobody noted. Raises BackendUnavailable, LoopError,
+        JournalError."""
         before = _now() - int((self._deadline_seconds + FORGOTTEN_SECONDS) * 1000)
         rows = await self._journal.read(partial(intents.begun, before=before, limit=ROWS))
         has_forgotten = self._replicates and await self._journal.read(partial(intents.has_forgotten, before=before))

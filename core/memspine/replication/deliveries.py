@@ -50,7 +50,7 @@ class Deliveries:
         if self._chain.notes is not None:
             try:
                 await self._chain.notes.settle_begun()
-            except BackendUnavailable as error:
+            except (BackendUnavailable, LoopError) as error:
                 troubles.append(str(error))
         left = None if ends_at is None else max(ends_at - time.monotonic(), 0.0)
         rounds = await asyncio.gather(*(self._to(member, seconds=left) for member in self._chain.replicas))
