@@ -95,7 +95,9 @@ class Deliveries:
         """Drop what every replica has from the outbox."""
         cursors = await self._journal.read(replicas.cursors)
         names = {member.name for member in self._chain.replicas}
-        if names and names <= cursors.keys() and all((cursors[name] or "").isdecimal() for name in names):
-            end = min(int(cursors[name] or 0) for name in names)
-            if await self._journal.read(partial(intents.outbox, after=0, limit=1)):
-                await self._journal.write(partial(intents.trim_outbox, up_to=end))
+        if not names or not names <= cursors.keys():
+            return
+        places = [number for name in names if (number := intents.outbox_number(cursors[name])) is not None]
+        has_rows = bool(await self._journal.read(partial(intents.outbox, after=0, limit=1)))
+        if has_rows and len(places) == len(names):
+            await self._journal.write(partial(intents.trim_outbox, up_to=min(places)))

@@ -10,6 +10,7 @@ import attrs
 from memspine import times
 from memspine.chain import Chain
 from memspine.contracts import Capability
+from memspine.errors import CursorError
 from memspine.indexing.reading import feed_end
 from memspine.journal import Journal, intents
 from memspine.journal.replicas import ReplicaPosition
@@ -36,7 +37,8 @@ class PrimaryReader:
         self._journal = journal
 
     async def page(self, position: ReplicaPosition) -> Page:
-        """The page behind a place that is copying or following. Raises CursorError when the feed there was trimmed."""
+        """The page behind a place that is copying or following. Raises CursorError when the feed there was trimmed, or
+        the primary has a feed no more or only now."""
         if position.stage == "copying":
             return await self._listed(position)
         has_feed = Capability.CHANGES in await self._chain.capabilities()
@@ -74,13 +76,13 @@ class PrimaryReader:
         """Where the changes end now."""
         if Capability.CHANGES in await self._chain.capabilities():
             return await feed_end(self._chain, scope=Scope.everyone())
-        return str(await self._journal.read(intents.outbox_end))
+        return intents.outbox_cursor(await self._journal.read(intents.outbox_end))
 
     async def behind(self, position: ReplicaPosition) -> tuple[int, bool]:
         """How many changes are behind a place in the feed, and whether there are more than were counted. Raises
         CursorError."""
         if Capability.CHANGES not in await self._chain.capabilities():
-            after = int(position.cursor or 0)
+            after = self._noted_place(position)
             rows = await self._journal.read(partial(intents.outbox, after=after, limit=PAGE_ROWS))
             begun = await self._journal.read(intents.begun_changes)
             return len(rows) + len(begun), len(rows) == PAGE_ROWS
@@ -114,15 +116,23 @@ class PrimaryReader:
         )
 
     async def _noted(self, position: ReplicaPosition) -> Page:
-        after = int(position.cursor or 0)
+        after = self._noted_place(position)
         rows = await self._journal.read(partial(intents.outbox, after=after, limit=PAGE_ROWS))
         begun = await self._journal.read(intents.begun_changes)  # they may have arrived, and looking costs little
         refs: dict[MemoryRef, Change | None] = dict.fromkeys(
             MemoryRef(owner, id) for owner, id in [*((row[1], row[2]) for row in rows), *begun]
         )
-        behind = ReplicaPosition(stage="following", cursor=str(rows[-1][0] if rows else after))
+        behind = ReplicaPosition(stage="following", cursor=intents.outbox_cursor(rows[-1][0] if rows else after))
         sources = await self.sources(refs, are_named=True)
         return Page(position=behind, from_position=position, sources=sources, more=len(rows) == PAGE_ROWS)
+
+    def _noted_place(self, position: ReplicaPosition) -> int:
+        """The number in the outbox that a place stands for. Raises CursorError for a place in a feed: what changed
+        between the feed's end and the first note, nobody knows."""
+        number = intents.outbox_number(position.cursor)
+        if number is None:
+            raise CursorError(self._chain.primary.name, position.cursor or "", "a place in the journal's outbox")
+        return number
 
     async def _tombstones(
         self, refs: Sequence[MemoryRef], capabilities: frozenset[Capability]
