@@ -88,8 +88,16 @@ class Member:
         return value
 
     async def capabilities(self, *, seconds: float | None) -> frozenset[Capability]:
-        """What the backend claims, which has it opened. Raises BackendUnavailable."""
-        return await self.call("capabilities", _capabilities, seconds=seconds)
+        """What the backend claims, opened if need be. Raises BackendUnavailable.
+
+        Of one that is open it says nothing about how it works: no breaker keeps it back, and none counts it.
+        """
+        if not self._provider.is_open:
+            return await self.call("capabilities", _capabilities, seconds=seconds)
+        try:
+            return await self._provider.ask(_capabilities, seconds=seconds)
+        except CallFailed as failure:
+            raise self._unavailable("capabilities", failure, write_ids=None) from failure.__cause__
 
     async def probe(
         self, call: Callable[[MemoryBackend], Awaitable[T]], *, seconds: float | None, operation: str = "health"

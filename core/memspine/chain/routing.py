@@ -154,6 +154,8 @@ class Chain:
         ask = partial(self.primary.call, operation, call, seconds=seconds, write_ids=ids)
         if touched is None or self.notes is None:
             return Answer(await ask(), self.primary.name)
+        if refusal := self.primary.refusal(operation, "write"):
+            raise refusal  # before anything is noted
         async with self.notes.around(touched) as noted:
             value = await ask()
             if isinstance(value, Tombstone):
@@ -175,7 +177,7 @@ class Chain:
         return Answer(await self.primary.call(operation, call, seconds=seconds), self.primary.name)
 
     async def capabilities(self) -> frozenset[Capability]:
-        """What the primary claims, which has it opened. Raises BackendUnavailable."""
+        """What the primary claims, opened if need be. Raises BackendUnavailable."""
         return await self.primary.capabilities(seconds=self._deadline_seconds)
 
     async def read_listing(self, operation: str, call: Callable[[MemoryBackend], Awaitable[T]]) -> Answer[T]:
