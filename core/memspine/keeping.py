@@ -139,7 +139,7 @@ class Keeping:
         found = {member.name: member for member in running.chain.replicas}
         if running.chain.journal is None or running.deliveries is None or replica not in found:
             raise NotFoundError(running.chain.primary.name, replica, what="replica")
-        delivery = running.deliveries.delivery(replica)
+        delivery = running.deliveries.delivery(found[replica])
         return await Reconciling(running.chain, running.chain.journal, found[replica], delivery).run(take=take)
 
     @staticmethod

@@ -167,7 +167,7 @@ async def _removing(chain: Chain, kind: Kind, *, index: VectorIndex | None, keep
 
 
 async def _removing_from(member: Member, kind: Kind, *, keeping: _Keeping, seconds: float) -> AsyncIterator[int]:
-    capabilities = await member.call("maintenance", _capabilities, seconds=seconds)
+    capabilities = await member.capabilities(seconds=seconds)
     for step in _steps(kind, capabilities, keeping):
         rows = STEP_ROWS
         while rows >= STEP_ROWS:
@@ -195,7 +195,3 @@ def _steps(kind: Kind, capabilities: frozenset[Capability], keeping: _Keeping) -
     if Capability.CHANGES in capabilities:
         steps.append(lambda backend: backend.trim_changes(scope=everyone, before=feed_before, limit=STEP_ROWS))
     return steps
-
-
-async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
-    return backend.capabilities

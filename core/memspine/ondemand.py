@@ -60,6 +60,13 @@ class OnDemand(Generic[T]):
             self._holder.add_done_callback(lambda _: self._give_up(ready))
         return await asyncio.shield(self._ready)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is open now, so that a call finds it without waiting for an opening."""
+        ready = self._ready
+        is_ready = ready is not None and ready.done() and not ready.cancelled() and ready.exception() is None
+        return is_ready and self._holder is not None and not self._holder.done()
+
     async def ask(self, call: Callable[[T], Awaitable[R]], *, seconds: float | None = None) -> R:
         """The result of a call of the provider, opened if need be, within so many seconds (None: however long it
         takes). Raises our own errors as they are, and CallFailed for everything else: a plugin may raise anything."""

@@ -27,7 +27,7 @@ from memspine.config import (
     redacted,
     vector_store,
 )
-from memspine.contracts import Capability, EmbeddingSource, Injector, MemoryBackend, Provider
+from memspine.contracts import Capability, EmbeddingSource, Injector, Provider
 from memspine.embedding import Sources
 from memspine.engine import (
     EmbeddingEngine,
@@ -270,7 +270,7 @@ class Running:
         """What finds memories."""
         health = (await self.chain.health())[self.chain.primary.name]
         is_ranked = health.ok and (
-            (await self.chain.call_primary("capabilities", _is_lexical)).value
+            Capability.LEXICAL in await self.chain.capabilities()
             or (self.index is not None and await self.index.has_words())
         )
         keyword = KeywordEngine(
@@ -451,7 +451,3 @@ async def _result(task: asyncio.Task[None]) -> None:
     await asyncio.wait({task})
     if not task.cancelled():
         task.result()
-
-
-async def _is_lexical(backend: MemoryBackend) -> bool:
-    return Capability.LEXICAL in backend.capabilities

@@ -61,8 +61,8 @@ class ReplicaStatus:
 
 @attrs.frozen(kw_only=True)
 class BackendStatus:
-    """One backend of a chain, probed just now. `breaker` is the state of this process's breaker alone: closed, or
-    "open: why"."""
+    """One backend of a chain, probed just now. `breaker` is the state of this process's breakers alone: "closed", or
+    "open for reading: why", or "open for writing: why"."""
 
     name: str
     role: Role

@@ -114,6 +114,25 @@ async def test_a_delete_that_nobody_knows_of(worlds, primary, kind, is_done):
         assert await shown(memory) == expected
 
 
+@clause("CH-28")
+async def test_a_delete_that_a_circle_keeps_open(worlds):
+    """A primary that only leads back to us is a trouble of maintenance, which fails nothing else, and a delete of
+    unknown outcome is settled when the circle is gone."""
+    world = worlds(fallbacks=("archive",))
+    async with world.open() as memory:
+        await three(world, memory)
+        world.down("notes", "lost")
+        with pytest.raises(BackendUnavailable):
+            await memory.delete("a")
+        world.down("notes", "loop")
+        world.clock.forward(60)
+        report = await memory.maintain(["deliver"])
+        assert any("lead to each other" in trouble for trouble in report.troubles)
+        await world.back(memory)
+        await world.quiet(memory)
+        assert set(await world.contents("team")) == {"b", "c"}
+
+
 @BOTH
 @clause("CH-23")
 async def test_a_refused_delete_leaves_nothing(worlds, primary):

@@ -310,6 +310,28 @@ async def test_a_replica_that_the_feed_left_behind(worlds):
         assert (await memory.status()).problems == ()
 
 
+@pytest.mark.parametrize("loses", [True, False], ids=["loses its feed", "gets a feed"])
+@clause("CH-51", "CH-57")
+async def test_a_primary_whose_feed_comes_or_goes(worlds, loses):
+    """Where the primary has no feed any more, or has one by now, a replica's place means nothing: it is left behind,
+    and a reconcile brings what changed meanwhile."""
+    before, after = (ALL, ALL - {Capability.CHANGES})[:: 1 if loses else -1]
+    world = worlds(primary=before)
+    async with world.open() as memory:
+        for n in range(4):
+            await memory.create(f"m{n}", id=f"m{n}")
+        await world.quiet(memory)
+        world["notes"].store.capabilities = frozenset(after)
+        await memory.create("new", id="n")
+        assert (await memory.status()).backends[1].replica.stage == "left behind"
+        report = await memory.maintain(["deliver"])
+        assert any("left behind" in trouble for trouble in report.troubles)
+        await memory.reconcile("team")
+        await memory.update("m1", content="changed")
+        await world.quiet(memory)
+        assert await world.contents("team") == await world.contents("notes")
+
+
 @BOTH
 @clause("CH-58")
 async def test_a_purge_reaches_replicas_and_journal(worlds, primary):

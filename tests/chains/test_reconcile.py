@@ -203,6 +203,21 @@ async def test_the_status_is_told_whatever_is_broken(worlds, kind):
         assert status.journal.error
 
 
+@clause("CH-90")
+async def test_the_status_of_a_journal_of_which_a_part_is_broken(worlds):
+    """A journal that tells what waits but not how far a replica is, is a problem of the journal, and the status says
+    so."""
+    world = worlds()
+    async with world.open() as memory:
+        await memory.create("one")
+        await world.quiet(memory)
+        journal = memory._running.chain.journal  # noqa: SLF001 - its file is broken while it is in use
+        await journal.write(lambda connection: connection.execute("DROP TABLE replicas"))
+        status = await memory.status()
+        assert [line.split(":")[0] for line in status.problems] == ["journal"]
+        assert status.backends[1].replica is None
+
+
 @clause("CH-70", "CH-1")
 async def test_a_reconcile_never_lists_for_callers(worlds):
     """Memories of everyone are compared, and those of every owner are brought over."""

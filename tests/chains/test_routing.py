@@ -12,7 +12,7 @@ from memspine.conformance.clauses import clause
 from memspine.errors import BackendUnavailable, ConflictError, InvalidMemoryError, NotFoundError
 from memspine.model import Memory, MemoryFilter
 
-from .worlds import DEADLINE_SECONDS, ME
+from .worlds import ALL, DEADLINE_SECONDS, ME, PLAIN
 
 WRITING = ("create", "create_many", "update", "delete", "delete_many", "put", "purge")
 
@@ -205,13 +205,16 @@ async def test_no_store_shows_what_is_anothers(worlds, down):
 @clause("CH-10")
 async def test_a_read_ends_within_the_deadline(worlds):
     """However many stores hang, a read as a whole keeps to the deadline, and a later store still answers."""
-    world = worlds(replicas=(), fallbacks=("archive", "attic"), deadline_seconds=1.0)
+    world = worlds(replicas=(), fallbacks=("archive", "attic"), deadline_seconds=1.0, read_fallback=True)
     async with world.open() as memory:
         await world.add("attic", "x", "in the attic")
         world.down("notes", "hang")
         world.down("archive", "hang")
         began = time.monotonic()
         assert (await memory.get("x")).backend == "attic"
+        assert time.monotonic() - began < 1.0
+        began = time.monotonic()
+        assert (await memory.count()).backend == "attic"
         assert time.monotonic() - began < 1.0
 
 
@@ -293,6 +296,24 @@ async def test_reading_goes_on_where_writing_fails(worlds):
                 await memory.create("two")
         assert (await memory.get("a")).backend == "notes"
         assert (await memory.status()).backends[0].breaker.startswith("open for writing: ")
+
+
+@pytest.mark.parametrize("primary", [ALL, PLAIN], ids=["with a feed", "without a feed"])
+@clause("CH-12", "CH-14")
+async def test_writing_goes_on_where_reading_fails(worlds, primary):
+    """A store that cannot be read is still written, and no write makes it look readable: it stays left alone."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        world.down("notes", "refused", spared=("create", "health"))
+        for n in range(3):
+            await memory.create("more", id=f"b{n}")
+            assert (await memory.get("a")).backend == "team"
+        world["notes"].calls.clear()
+        assert (await memory.create("two", id="c")).backend == "notes"
+        assert "is left alone for" in (await memory.get("a")).degraded[0]
+        assert world["notes"].calls == ["create"]
 
 
 @clause("CH-15")

@@ -15,7 +15,7 @@ from memspine import MemoryManager, times
 from memspine.conformance.reference.backend import ReferenceBackend
 from memspine.conformance.reference.config import ReferenceConfig
 from memspine.contracts import Capability, Provider
-from memspine.errors import BackendUnavailable, JournalError
+from memspine.errors import BackendUnavailable, JournalError, LoopError
 from memspine.hookspecs import hookimpl
 from memspine.model import MemoryFilter, MemoryRef, NewMemory, Scope
 from memspine.plugins import PluginEntry, Plugins, installed_entries
@@ -34,9 +34,9 @@ class Killed(BaseException):
 
 @attrs.frozen(kw_only=True)
 class Fault:
-    """What a call runs into: `refused` (nothing done, and it is said so), `reset` (nothing done, nobody knows), `lost`
-    (done, nobody knows), `wrong` (done, answered with nonsense), `hang`, `late` (done, and it hangs), `killed` before
-    it or after it was `done`. Calls of a kind in `spared` pass."""
+    """What a call runs into: `refused` (nothing done, and it is said so), `loop` (the same, and waiting helps nobody),
+    `reset` (nothing done, nobody knows), `lost` (done, nobody knows), `wrong` (done, answered with nonsense), `hang`,
+    `late` (done, and it hangs), `killed` before it or after it was `done`. Calls of a kind in `spared` pass."""
 
     kind: str
     spared: frozenset[str] = frozenset()
@@ -47,6 +47,8 @@ class Fault:
                 raise JournalError(store, "database or disk is full", advice="make room")
             case "refused":
                 raise BackendUnavailable(store, "connection refused")
+            case "loop":
+                raise LoopError(store, "the request came back")
             case "reset":
                 raise OSError("connection reset")
             case "hang":

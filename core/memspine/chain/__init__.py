@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from memspine.chain.answers import JOURNAL, Answer, Gathered, Hidden
+from memspine.chain.answers import Answer
 from memspine.chain.journals import chain_journal
 from memspine.chain.members import Member
 from memspine.chain.notes import Touched
-from memspine.chain.operations import Create, Delete, Outcome, Update, Write
+from memspine.chain.operations import Create, Delete, Outcome, Update
 from memspine.chain.routing import Chain
 
-__all__ = [
-    "JOURNAL", "Answer", "Chain", "Create", "Delete", "Gathered", "Hidden", "Member", "Outcome", "Touched",
-    "Update", "Write", "chain_journal",
-]  # fmt: skip
+__all__ = ["Answer", "Chain", "Create", "Delete", "Member", "Outcome", "Touched", "Update", "chain_journal"]

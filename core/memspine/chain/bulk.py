@@ -62,6 +62,7 @@ async def _ids(chain: Chain, *, scope: Scope, now: datetime) -> list[str]:
         page = await chain.call_primary(
             "list",
             lambda backend: backend.list(MemoryFilter(), scope=scope, now=now, limit=LIMIT_MAX, cursor=cursor),  # noqa: B023
+            unhurried=True,
         )
         found += [memory.id for memory in page.value.memories]
         cursor = page.value.cursor

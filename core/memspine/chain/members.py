@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final, Literal, TypeVar
 
 from memspine.breaker import Breaker
-from memspine.contracts import MemoryBackend
+from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import BackendUnavailable, MemspineError
 from memspine.ondemand import CallFailed, OnDemand
 
@@ -73,10 +73,10 @@ class Member:
             value = await self._provider.ask(call, seconds=seconds)
         except CallFailed as failure:
             error = self._unavailable(operation, failure, write_ids=write_ids)
-            breaker.fail(_reason(error), pauses=pauses)
+            breaker.fail(error.reason, pauses=pauses)
             raise error from failure.__cause__
         except BackendUnavailable as error:
-            breaker.fail(_reason(error), pauses=pauses)
+            breaker.fail(error.reason, pauses=pauses)
             raise
         except MemspineError:
             breaker.succeed()  # it answered, though not what was hoped for
@@ -86,6 +86,18 @@ class Member:
             raise
         breaker.succeed()
         return value
+
+    async def capabilities(self, *, seconds: float | None) -> frozenset[Capability]:
+        """What the backend claims, opened if need be. Raises BackendUnavailable.
+
+        Of one that is open it says nothing about how it works: no breaker keeps it back, and none counts it.
+        """
+        if not self._provider.is_open:
+            return await self.call("capabilities", _capabilities, seconds=seconds)
+        try:
+            return await self._provider.ask(_capabilities, seconds=seconds)
+        except CallFailed as failure:
+            raise self._unavailable("capabilities", failure, write_ids=None) from failure.__cause__
 
     async def probe(
         self, call: Callable[[MemoryBackend], Awaitable[T]], *, seconds: float | None, operation: str = "health"
@@ -134,5 +146,5 @@ def _breaker() -> Breaker:
     return Breaker(failures=FAILURES_MAX, pause_seconds=PAUSE_SECONDS, pause_seconds_max=PAUSE_SECONDS_MAX)
 
 
-def _reason(error: BackendUnavailable) -> str:
-    return error.reason
+async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
+    return backend.capabilities

@@ -12,7 +12,7 @@ import attrs
 
 from memspine import times
 from memspine.chain.members import Member
-from memspine.contracts import Capability, MemoryBackend
+from memspine.contracts import Capability
 from memspine.errors import BackendUnavailable, JournalError, MemspineError
 from memspine.journal import Journal, intents
 from memspine.model import Scope, Tombstone
@@ -54,8 +54,7 @@ class Notes:
 
     async def has_feed(self) -> bool:
         """Whether the primary says by itself what changed. Raises BackendUnavailable."""
-        found = await self._primary.call("capabilities", _capabilities, seconds=self._deadline_seconds)
-        return Capability.CHANGES in found
+        return Capability.CHANGES in await self._primary.capabilities(seconds=self._deadline_seconds)
 
     @asynccontextmanager
     async def around(self, touched: Touched) -> AsyncIterator[Noted]:
@@ -82,7 +81,8 @@ class Notes:
             noted.trouble = f"done, but not noted yet in the journal: {error}"
 
     async def settle_begun(self) -> None:
-        """Ask the primary what became of writes whose end nobody noted. Raises BackendUnavailable, JournalError."""
+        """Ask the primary what became of writes whose end nobody noted. Raises BackendUnavailable, LoopError,
+        JournalError."""
         before = _now() - int((self._deadline_seconds + FORGOTTEN_SECONDS) * 1000)
         rows = await self._journal.read(partial(intents.begun, before=before, limit=ROWS))
         has_forgotten = self._replicates and await self._journal.read(partial(intents.has_forgotten, before=before))
@@ -164,7 +164,3 @@ def _settled(
 
 def _now() -> int:
     return times.to_milliseconds(times.now())
-
-
-async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
-    return backend.capabilities

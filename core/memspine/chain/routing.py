@@ -7,8 +7,9 @@ routing table of `core/adr/0003-chain.md`.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -38,8 +39,8 @@ Stones = Mapping[MemoryRef, Stone]
 class Chain:
     """Routes calls over a primary and ordered fallbacks.
 
-    A write has `deadline_seconds`; a read has as much for all stores together. A chain with fallbacks keeps deletes in
-    its `journal`, and with `spools` also the writes that its primary could not take.
+    A write has `deadline_seconds`; a read has as much for all stores together, but a search has it for each. A chain
+    with fallbacks keeps deletes in its `journal`, and with `spools` also the writes that its primary could not take.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Chain:
 
     @property
     def deadline_seconds(self) -> float:
-        """How long a write may take, and a read of all stores together."""
+        """How long a write may take, and a read of all stores together, but a search of each."""
         return self._deadline_seconds
 
     async def close(self) -> None:
@@ -153,6 +154,8 @@ class Chain:
         ask = partial(self.primary.call, operation, call, seconds=seconds, write_ids=ids)
         if touched is None or self.notes is None:
             return Answer(await ask(), self.primary.name)
+        if refusal := self.primary.refusal(operation, "write"):
+            raise refusal  # before anything is noted
         async with self.notes.around(touched) as noted:
             value = await ask()
             if isinstance(value, Tombstone):
@@ -173,10 +176,17 @@ class Chain:
         seconds = None if unhurried else bulk_seconds(self._deadline_seconds, records)
         return Answer(await self.primary.call(operation, call, seconds=seconds), self.primary.name)
 
+    async def capabilities(self) -> frozenset[Capability]:
+        """What the primary claims, opened if need be. Raises BackendUnavailable."""
+        return await self.primary.capabilities(seconds=self._deadline_seconds)
+
     async def read_listing(self, operation: str, call: Callable[[MemoryBackend], Awaitable[T]]) -> Answer[T]:
-        """Read what only a whole store can answer (list, count): fallbacks are asked only if `read_fallback` is set."""
+        """Read what only a whole store can answer (list, count): fallbacks are asked only if `read_fallback` is set.
+        Raises BackendUnavailable naming each cause."""
         members = self._members if self._read_fallback else self._members[:1]
-        return await self._first_answer(members, operation, call, seconds=self._deadline_seconds)
+        ends_at = time.monotonic() + self._deadline_seconds
+        shares = (_share(ends_at, left) for left in range(len(members), 0, -1))
+        return await self._first_answer(members, operation, call, seconds=shares)
 
     async def search(
         self, call: Callable[[MemoryBackend], Awaitable[T]], *, within_seconds: float | None = None
@@ -184,7 +194,7 @@ class Chain:
         """Ask in order until one answers, each within `within_seconds` if that is shorter than the chain's deadline; an
         empty answer is an answer. Raises BackendUnavailable naming each cause."""
         seconds = min(self._deadline_seconds, within_seconds or self._deadline_seconds)
-        return await self._first_answer(self._members, "search", call, seconds=seconds)
+        return await self._first_answer(self._members, "search", call, seconds=itertools.repeat(seconds))
 
     async def hidden(self, memories: Sequence[Memory], *, scope: Scope, backend: str) -> Hidden:
         """Which of the memories that a backend gave must not be shown. Raises JournalError where nobody can say what
@@ -318,12 +328,13 @@ class Chain:
         operation: str,
         call: Callable[[MemoryBackend], Awaitable[T]],
         *,
-        seconds: float,
+        seconds: Iterable[float],
     ) -> Answer[T]:
+        """The answer of the first member that gives one, each within its seconds, which are told when it is asked."""
         failures: list[BackendUnavailable] = []
-        for member in members:
+        for member, within in zip(members, seconds, strict=False):
             try:
-                value = await member.call(operation, call, seconds=seconds)
+                value = await member.call(operation, call, seconds=within)
             except BackendUnavailable as error:
                 failures.append(error)
             else:

@@ -209,7 +209,7 @@ class VectorIndex:
     async def has_words(self) -> bool:
         """Whether the store keeps the keyword index of the primary, which has none. Raises BackendUnavailable."""
         if self._has_words is None:
-            own = (await self._chain.call_primary("capabilities", _capabilities)).value
+            own = await self._chain.capabilities()
             kept = await self.call("capabilities", _capabilities)
             self._has_words = Capability.LEXICAL in kept and Capability.LEXICAL not in own
         return self._has_words
@@ -384,7 +384,7 @@ class VectorIndex:
 
     async def _has_read_all(self, position: Position) -> bool:
         """Whether a space has read of everything there is; False where nobody can tell."""
-        own = (await self._chain.call_primary("capabilities", _capabilities)).value
+        own = await self._chain.capabilities()
         if position.stage != "feed" or Capability.CHANGES not in own:
             return False
         try:

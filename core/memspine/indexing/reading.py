@@ -36,7 +36,7 @@ async def read_page(
         position = attrs.evolve(position, stage="list", cursor=None, feed=await feed_end(chain, scope=Scope.everyone()))
     if position.stage == "list":
         return await _list_page(chain, store, space_id, position, now=now)
-    if Capability.CHANGES not in (await chain.call_primary("changes", _capabilities)).value:
+    if Capability.CHANGES not in await chain.capabilities():
         if relist:
             position = attrs.evolve(position, stage="list", cursor=None)
             return await _list_page(chain, store, space_id, position, now=now)
@@ -84,7 +84,7 @@ def _last_states(changes: Sequence[Change]) -> Mapping[MemoryRef, Change]:
 async def feed_end(chain: Chain, *, scope: Scope) -> str | None:
     """The cursor behind the last change there is in a scope; None where there is no feed, or none that can be resumed:
     one that was trimmed to nothing begins anew."""
-    if Capability.CHANGES not in (await chain.call_primary("changes", _capabilities)).value:
+    if Capability.CHANGES not in await chain.capabilities():
         return None
     cursor: str | None = None
     more = True
@@ -100,7 +100,3 @@ async def feed_end(chain: Chain, *, scope: Scope) -> str | None:
 
 def _reader(scope: Scope, cursor: str | None) -> Callable[[MemoryBackend], Awaitable[ChangePage]]:
     return lambda backend: backend.changes(scope=scope, limit=PAGE_ROWS, cursor=cursor)
-
-
-async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
-    return backend.capabilities

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 UNKNOWN: Final = 0
 """The revision of a deletion that the primary never gave one; NULL is that of one that is only begun."""
+OUTBOX_PREFIX: Final = "outbox "
 FEW: Final = 500
 """So many deletions are read as quickly as one is looked up in a thread."""
 
@@ -89,16 +90,6 @@ def begun(connection: Connection, before: int, limit: int) -> list[tuple[str, st
     ).fetchall()
 
 
-def trim_tombstones(connection: Connection, before: int, limit: int) -> int:
-    """Drop deletions older than `before`, up to `limit`; returns how many."""
-    dropped = connection.execute(
-        "DELETE FROM tombstones WHERE (owner, id) IN "
-        "(SELECT owner, id FROM tombstones WHERE NOT is_begun AND deleted_at < ? LIMIT ?)",
-        (before, limit),
-    )
-    return dropped.rowcount
-
-
 def begin_changing(connection: Connection, owner: str, ids: Iterable[str], now: int) -> list[int]:
     """Note in the outbox that these are about to be changed; returns the rows for `settle_changed`."""
     numbers = []
@@ -139,6 +130,19 @@ def outbox(connection: Connection, after: int, limit: int) -> list[tuple[int, st
 def begun_changes(connection: Connection) -> list[tuple[str, str]]:
     """Owner and id of changes that were begun and are not settled."""
     return connection.execute("SELECT owner, id FROM outbox WHERE begun_at IS NOT NULL").fetchall()
+
+
+def outbox_cursor(number: int) -> str:
+    """The place behind a change of the outbox, as a replica's cursor: none that a feed would take."""
+    return f"{OUTBOX_PREFIX}{number}"
+
+
+def outbox_number(cursor: str | None) -> int | None:
+    """The number that a replica's cursor stands behind, 0 for the beginning; None where it is one of a feed."""
+    if cursor is None:
+        return 0
+    number = cursor.removeprefix(OUTBOX_PREFIX)
+    return int(number) if number != cursor and number.isdecimal() else None
 
 
 def outbox_end(connection: Connection) -> int:

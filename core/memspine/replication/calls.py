@@ -1,4 +1,4 @@
-"""The calls that copying and comparing make of a store: without a deadline, because they grow with what it holds."""
+"""The calls that copying, comparing and delivering make of a store: a page or a batch has the time of its records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,12 @@ async def held(chain: Chain, refs: Collection[MemoryRef]) -> dict[MemoryRef, Mem
     found: dict[MemoryRef, Memory] = {}
     for owner, ids in by_owner(refs).items():
         scope, now = Scope.of_owner(owner), times.now()
-        got = await read(chain, "get", lambda backend: backend.get_many(ids, scope=scope, now=now))  # noqa: B023
+        got = await read(
+            chain,
+            "get",
+            lambda backend: backend.get_many(ids, scope=scope, now=now),  # noqa: B023
+            records=len(ids),
+        )
         found.update((MemoryRef(owner, id), memory) for id, memory in got.items())
     return found
 
@@ -55,7 +60,12 @@ async def tombstones(chain: Chain, refs: Collection[MemoryRef]) -> dict[MemoryRe
     found: dict[MemoryRef, Tombstone] = {}
     for owner, ids in by_owner(refs).items():
         scope = Scope.of_owner(owner)
-        got = await read(chain, "tombstones", lambda backend: backend.tombstones(ids, scope=scope))  # noqa: B023
+        got = await read(
+            chain,
+            "tombstones",
+            lambda backend: backend.tombstones(ids, scope=scope),  # noqa: B023
+            records=len(ids),
+        )
         found.update((MemoryRef(owner, id), stone) for id, stone in got.items())
     return found
 
@@ -85,13 +95,13 @@ async def create(chain: Chain, memories: Sequence[NewMemory], *, owner: str, ids
     )
 
 
-async def read(chain: Chain, operation: str, call: Call[T]) -> T:
-    """What a store answers; it may take as long as a whole page may."""
-    return (await chain.call_primary(operation, call, records=PAGE_ROWS)).value
+async def read(chain: Chain, operation: str, call: Call[T], *, records: int = PAGE_ROWS) -> T:
+    """What a store answers, with the time of so many records: a whole page unless it is said."""
+    return (await chain.call_primary(operation, call, records=records)).value
 
 
 async def write(chain: Chain, operation: str, call: Call[T], *, ids: Sequence[str]) -> T:
-    """What became of a change; it may take as long as a whole page may."""
+    """What became of a change, with the time of a whole page."""
     return (await chain.write(operation, call, ids=ids, records=PAGE_ROWS)).value
 
 

@@ -44,7 +44,7 @@ class Copy:
         """Copy. Raises InvalidMemoryError for a `since` in the future, BackendUnavailable, and whatever the source
         refuses; what the target refuses is in the report."""
         since = self._checked_since()
-        kept = (await self.source.call_primary("capabilities", _capabilities)).value
+        kept = await self.source.capabilities()
         taken, mints_ids = (await self.target.call_primary("capabilities", _ways)).value
         traits, tally = Traits(source=kept, target=taken, mints_ids=mints_ids, mints_times=mints_ids), Tally()
         writer = await self._writer(traits, tally)
@@ -166,10 +166,6 @@ def _stone(change: Change) -> Tombstone:
 
 def _since(since: datetime | None, stones: Iterable[Tombstone]) -> list[Tombstone]:
     return [stone for stone in stones if since is None or stone.deleted_at >= since]
-
-
-async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
-    return backend.capabilities
 
 
 async def _ways(backend: MemoryBackend) -> tuple[frozenset[Capability], bool]:

@@ -10,7 +10,7 @@ from functools import partial
 import attrs
 
 from memspine import times
-from memspine.chain import Chain
+from memspine.chain import Chain, Member
 from memspine.chain.spool import Drained
 from memspine.errors import BackendUnavailable, LoopError, MemspineError
 from memspine.journal import Journal, entries, intents, replicas
@@ -37,10 +37,9 @@ class Deliveries:
         self._chain = chain
         self._journal = journal
 
-    def delivery(self, replica: str) -> Delivery:
-        """The delivery to the replica of this name. Raises KeyError."""
-        found = {member.name: member for member in self._chain.replicas}
-        return Delivery(self._chain, self._journal, found[replica])
+    def delivery(self, replica: Member) -> Delivery:
+        """The delivery to a replica of the chain."""
+        return Delivery(self._chain, self._journal, replica)
 
     async def run(self, *, seconds: float | None) -> Delivering:
         """Execute what waits for the primary, then deliver to every replica, within so many seconds (None: to the end).
@@ -51,10 +50,10 @@ class Deliveries:
         if self._chain.notes is not None:
             try:
                 await self._chain.notes.settle_begun()
-            except BackendUnavailable as error:
+            except (BackendUnavailable, LoopError) as error:
                 troubles.append(str(error))
         left = None if ends_at is None else max(ends_at - time.monotonic(), 0.0)
-        rounds = await asyncio.gather(*(self._to(member.name, seconds=left) for member in self._chain.replicas))
+        rounds = await asyncio.gather(*(self._to(member, seconds=left) for member in self._chain.replicas))
         await self._trim()
         return Delivering(
             executed=drained.executed,
@@ -69,16 +68,15 @@ class Deliveries:
         await self._journal.write(partial(entries.erase, owner=owner, ids=ids))
         places = [PurgedPlace(place="journal", status="erased")]
         for member in self._chain.replicas:
-            places += await self._purge(member.name, ids, owner=owner)
+            places += await self._purge(member, ids, owner=owner)
         return places
 
-    async def _purge(self, name: str, ids: Sequence[str] | None, *, owner: str) -> list[PurgedPlace]:
-        place = f"replica {name}"
+    async def _purge(self, replica: Member, ids: Sequence[str] | None, *, owner: str) -> list[PurgedPlace]:
+        name, place = replica.name, f"replica {replica.name}"
         now = times.to_milliseconds(times.now())
         await self._journal.write(partial(entries.ask_purge, replica=name, owner=owner, ids=ids, now=now))
-        (member,) = (one for one in self._chain.replicas if one.name == name)
         try:
-            receipt = await Giving(member, seconds=self._chain.deadline_seconds).purge(owner, ids)
+            receipt = await Giving(replica, seconds=self._chain.deadline_seconds).purge(owner, ids)
         except BackendUnavailable as error:
             return [PurgedPlace(place=place, status="pending", detail=str(error))]
         except MemspineError as error:
@@ -87,7 +85,7 @@ class Deliveries:
         await self._journal.write(partial(entries.forget_purge, replica=name, owner=owner, ids=ids))
         return [attrs.evolve(one, place=f"{place}: {one.place}") for one in receipt.places]
 
-    async def _to(self, replica: str, *, seconds: float | None) -> Delivered:
+    async def _to(self, replica: Member, *, seconds: float | None) -> Delivered:
         try:
             return await self.delivery(replica).run(seconds=seconds)
         except (BackendUnavailable, LoopError) as error:
@@ -97,7 +95,9 @@ class Deliveries:
         """Drop what every replica has from the outbox."""
         cursors = await self._journal.read(replicas.cursors)
         names = {member.name for member in self._chain.replicas}
-        if names and names <= cursors.keys() and all((cursors[name] or "").isdecimal() for name in names):
-            end = min(int(cursors[name] or 0) for name in names)
-            if await self._journal.read(partial(intents.outbox, after=0, limit=1)):
-                await self._journal.write(partial(intents.trim_outbox, up_to=end))
+        if not names or not names <= cursors.keys():
+            return
+        places = [number for name in names if (number := intents.outbox_number(cursors[name])) is not None]
+        has_rows = bool(await self._journal.read(partial(intents.outbox, after=0, limit=1)))
+        if has_rows and len(places) == len(names):
+            await self._journal.write(partial(intents.trim_outbox, up_to=min(places)))

@@ -7,7 +7,6 @@ between any two steps is done again and finds what is there.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -16,11 +15,13 @@ import attrs
 
 from memspine import times
 from memspine.chain import Chain, Member
+from memspine.chain.members import bulk_seconds
 from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import BackendUnavailable, CapabilityError, CursorError, MemspineError
 from memspine.journal import Journal, entries, replicas
 from memspine.journal.replicas import ReplicaPosition
 from memspine.model import Memory, MemoryRef, Scope, Tombstone
+from memspine.replication.calls import by_owner
 from memspine.replication.giving import Giving
 from memspine.replication.planning import expected_state, plan
 from memspine.replication.sources import Page, PrimaryReader
@@ -117,7 +118,7 @@ class Delivery:
     async def _check(self) -> None:
         """Whether the replica can be one. An unreachable one is told apart from one that cannot do it."""
         try:
-            capabilities = await self._replica.call("capabilities", _capabilities, seconds=self._seconds)
+            capabilities = await self._replica.capabilities(seconds=self._seconds)
         except BackendUnavailable as error:
             raise _ReplicaDown(error) from error
         if Capability.PUT not in capabilities:
@@ -222,17 +223,14 @@ class Delivery:
         call: Callable[[MemoryBackend, Sequence[str], Scope], Awaitable[Mapping[str, T]]],
     ) -> Mapping[MemoryRef, T]:
         """What the replica says of memories, owner by owner."""
-        by_owner: defaultdict[str, list[str]] = defaultdict(list)
-        for ref in refs:
-            by_owner[ref.owner].append(ref.id)
         found: dict[MemoryRef, T] = {}
-        for owner, ids in by_owner.items():
+        for owner, ids in by_owner(refs).items():
             scope = Scope.of_owner(owner)
             try:
                 got = await self._replica.call(
                     operation,
                     lambda backend: call(backend, ids, scope),  # noqa: B023
-                    seconds=self._seconds,
+                    seconds=bulk_seconds(self._seconds, len(ids)),
                 )
             except MemspineError as error:
                 raise _ReplicaDown(error) from error
@@ -254,10 +252,6 @@ def _state(memory: Memory) -> tuple[int, str]:
 
 def _now() -> int:
     return times.to_milliseconds(times.now())
-
-
-async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
-    return backend.capabilities
 
 
 async def _memories(backend: MemoryBackend, ids: Sequence[str], scope: Scope) -> Mapping[str, Memory]:

@@ -14,8 +14,8 @@ from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import NotFoundError
 from memspine.journal import Journal, entries, intents, replicas
 from memspine.model import Memory, MemoryChanges, MemoryRef, NewMemory, Scope, Tombstone
+from memspine.replication.calls import PAGE_ROWS
 from memspine.replication.delivery import Delivery
-from memspine.replication.sources import PAGE_ROWS
 from memspine.replication.verifying import compared
 from memspine.status import ReconcileReport
 
@@ -171,13 +171,9 @@ class Reconciling:
         )
 
     async def _can_put(self) -> bool:
-        return Capability.PUT in (await self._chain.call_primary("capabilities", _capabilities)).value
+        return Capability.PUT in await self._chain.capabilities()
 
 
 def _conflict(connection: Connection, *, replica: str, ref: MemoryRef) -> None:
     now = times.to_milliseconds(times.now())
     entries.set_aside(connection, replica, ref.owner, ref.id, state="conflict", error=ONLY_THERE, now=now)
-
-
-async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
-    return backend.capabilities

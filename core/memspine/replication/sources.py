@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
 
 import attrs
 
 from memspine import times
 from memspine.chain import Chain
-from memspine.contracts import Capability, MemoryBackend
-from memspine.indexing.forgetting import fetched
+from memspine.contracts import Capability
+from memspine.errors import CursorError
 from memspine.indexing.reading import feed_end
 from memspine.journal import Journal, intents
 from memspine.journal.replicas import ReplicaPosition
-from memspine.model import Change, Memory, MemoryFilter, MemoryRef, Scope, Tombstone
+from memspine.model import Change, Memory, MemoryRef, Scope, Tombstone
+from memspine.replication.calls import PAGE_ROWS, changed, held, listed, ref_of, states, tombstones
 from memspine.replication.planning import Source
-
-PAGE_ROWS: Final = 500
 
 
 @attrs.frozen(kw_only=True)
@@ -40,10 +37,11 @@ class PrimaryReader:
         self._journal = journal
 
     async def page(self, position: ReplicaPosition) -> Page:
-        """The page behind a place that is copying or following. Raises CursorError when the feed there was trimmed."""
+        """The page behind a place that is copying or following. Raises CursorError when the feed there was trimmed, or
+        the primary has a feed no more or only now."""
         if position.stage == "copying":
             return await self._listed(position)
-        has_feed = Capability.CHANGES in (await self._chain.call_primary("capabilities", _capabilities)).value
+        has_feed = Capability.CHANGES in await self._chain.capabilities()
         return await (self._changed(position) if has_feed else self._noted(position))
 
     async def sources(
@@ -51,8 +49,8 @@ class PrimaryReader:
     ) -> tuple[Source, ...]:
         """What the primary says of memories now, in their order; of each the change that named it, if any. Those that
         `are_named` were in the primary once, whatever is left of them."""
-        capabilities = (await self._chain.call_primary("capabilities", _capabilities)).value
-        memories = await fetched(self._chain, list(changes))
+        capabilities = await self._chain.capabilities()
+        memories = await held(self._chain, list(changes))
         stones = await self._tombstones([ref for ref in changes if ref not in memories], capabilities)
         has_history = Capability.HISTORY in capabilities
         found = []
@@ -76,15 +74,15 @@ class PrimaryReader:
 
     async def end(self) -> str | None:
         """Where the changes end now."""
-        if Capability.CHANGES in (await self._chain.call_primary("capabilities", _capabilities)).value:
+        if Capability.CHANGES in await self._chain.capabilities():
             return await feed_end(self._chain, scope=Scope.everyone())
-        return str(await self._journal.read(intents.outbox_end))
+        return intents.outbox_cursor(await self._journal.read(intents.outbox_end))
 
     async def behind(self, position: ReplicaPosition) -> tuple[int, bool]:
         """How many changes are behind a place in the feed, and whether there are more than were counted. Raises
         CursorError."""
-        if Capability.CHANGES not in (await self._chain.call_primary("capabilities", _capabilities)).value:
-            after = int(position.cursor or 0)
+        if Capability.CHANGES not in await self._chain.capabilities():
+            after = self._noted_place(position)
             rows = await self._journal.read(partial(intents.outbox, after=after, limit=PAGE_ROWS))
             begun = await self._journal.read(intents.begun_changes)
             return len(rows) + len(begun), len(rows) == PAGE_ROWS
@@ -95,29 +93,18 @@ class PrimaryReader:
         return len(page.value.changes), page.value.more
 
     async def _listed(self, position: ReplicaPosition) -> Page:
-        now = times.now()
-        listed = await self._chain.call_primary(
-            "list",
-            lambda backend: backend.list(
-                MemoryFilter(), scope=Scope.everyone(), now=now, limit=PAGE_ROWS, cursor=position.cursor
-            ),
-        )
-        refs = [MemoryRef(memory.owner, memory.id) for memory in listed.value.memories]
-        cursor = listed.value.cursor
+        page = await listed(self._chain, Scope.everyone(), position.cursor)
+        refs = [ref_of(memory) for memory in page.memories]
         behind = (
-            ReplicaPosition(stage="copying", cursor=cursor, feed=position.feed)
-            if cursor is not None
+            ReplicaPosition(stage="copying", cursor=page.cursor, feed=position.feed)
+            if page.cursor is not None
             else ReplicaPosition(stage="following", cursor=position.feed)
         )
         sources = await self.sources(dict.fromkeys(refs))
         return Page(position=behind, from_position=position, sources=sources, more=True)
 
     async def _changed(self, position: ReplicaPosition) -> Page:
-        answer = await self._chain.call_primary(
-            "changes",
-            lambda backend: backend.changes(scope=Scope.everyone(), limit=PAGE_ROWS, cursor=position.cursor),
-        )
-        page = answer.value
+        page = await changed(self._chain, Scope.everyone(), position.cursor)
         last: dict[MemoryRef, Change] = {}
         for change in page.changes:
             ref = MemoryRef(change.owner, change.id)
@@ -129,33 +116,30 @@ class PrimaryReader:
         )
 
     async def _noted(self, position: ReplicaPosition) -> Page:
-        after = int(position.cursor or 0)
+        after = self._noted_place(position)
         rows = await self._journal.read(partial(intents.outbox, after=after, limit=PAGE_ROWS))
         begun = await self._journal.read(intents.begun_changes)  # they may have arrived, and looking costs little
         refs: dict[MemoryRef, Change | None] = dict.fromkeys(
             MemoryRef(owner, id) for owner, id in [*((row[1], row[2]) for row in rows), *begun]
         )
-        behind = ReplicaPosition(stage="following", cursor=str(rows[-1][0] if rows else after))
+        behind = ReplicaPosition(stage="following", cursor=intents.outbox_cursor(rows[-1][0] if rows else after))
         sources = await self.sources(refs, are_named=True)
         return Page(position=behind, from_position=position, sources=sources, more=len(rows) == PAGE_ROWS)
 
+    def _noted_place(self, position: ReplicaPosition) -> int:
+        """The number in the outbox that a place stands for. Raises CursorError for a place in a feed: what changed
+        between the feed's end and the first note, nobody knows."""
+        number = intents.outbox_number(position.cursor)
+        if number is None:
+            raise CursorError(self._chain.primary.name, position.cursor or "", "a place in the journal's outbox")
+        return number
+
     async def _tombstones(
-        self, refs: Iterable[MemoryRef], capabilities: frozenset[Capability]
+        self, refs: Sequence[MemoryRef], capabilities: frozenset[Capability]
     ) -> Mapping[MemoryRef, Tombstone]:
         if Capability.CHANGES not in capabilities:
-            return await self._noted_tombstones(list(refs))
-        by_owner: defaultdict[str, list[str]] = defaultdict(list)
-        for ref in refs:
-            by_owner[ref.owner].append(ref.id)
-        found: dict[MemoryRef, Tombstone] = {}
-        for owner, ids in by_owner.items():
-            scope = Scope.of_owner(owner)
-            got = await self._chain.call_primary(
-                "tombstones",
-                lambda backend: backend.tombstones(ids, scope=scope),  # noqa: B023
-            )
-            found |= {MemoryRef(owner, id): stone for id, stone in got.value.items()}
-        return found
+            return await self._noted_tombstones(refs)
+        return await tombstones(self._chain, refs)
 
     async def _noted_tombstones(self, refs: Sequence[MemoryRef]) -> Mapping[MemoryRef, Tombstone]:
         """Those that the journal has for a primary that keeps none."""
@@ -170,10 +154,5 @@ class PrimaryReader:
         """The states before the current one, oldest first."""
         if memory.revision == 1:
             return ()
-        scope = Scope.of_owner(memory.owner)
-        states = await self._chain.call_primary("history", lambda backend: backend.history(memory.id, scope=scope))
-        return tuple(one.memory for one in states.value if one.memory.revision < memory.revision)
-
-
-async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
-    return backend.capabilities
+        found = await states(self._chain, ref_of(memory))
+        return tuple(one.memory for one in found if one.memory.revision < memory.revision)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from memspine import times
 from memspine.chain import Chain
 from memspine.errors import CursorError, JournalError, MemspineError
-from memspine.journal import Journal, entries, replicas
-from memspine.model import Health
+from memspine.journal import entries, replicas
+from memspine.journal.replicas import ReplicaPosition
 from memspine.replication.sources import PrimaryReader
 from memspine.status import BackendStatus, ChainStatus, JournalStatus, ReplicaStatus, Role
 
@@ -20,12 +19,16 @@ async def chain_status(chain: Chain) -> ChainStatus:
     """The state of a chain, asked for now. What cannot be told is told as an error, never raised."""
     healths = await chain.health()
     counts: Counted = {}
+    positions: Mapping[str, ReplicaPosition] = {}
     journal: JournalStatus | None = None
     if chain.journal is not None:
         try:
             counts = await chain.journal.read(entries.counts)
             oldest = await chain.journal.read(entries.oldest)
             reason = await chain.journal.read(entries.first_reason)
+            positions = await chain.journal.read(
+                lambda connection: {one.name: replicas.position(connection, one.name) for one in chain.replicas}
+            )
         except JournalError as error:
             journal = JournalStatus(path=chain.journal.path, error=f"{error.reason}; {error.advice}")
         else:
@@ -40,8 +43,9 @@ async def chain_status(chain: Chain) -> ChainStatus:
     for member in chain.members:
         role: Role = "primary" if member is chain.primary else "replica" if member.replicates else "fallback"
         replica = None
-        if role == "replica" and chain.journal is not None and journal is not None and not journal.error:
-            replica = await _replica(chain, chain.journal, member.name, counts, healths[chain.primary.name])
+        if chain.journal is not None and member.name in positions:
+            reader = PrimaryReader(chain, chain.journal) if healths[chain.primary.name].ok else None
+            replica = await _replica(member.name, positions[member.name], counts=counts, reader=reader)
         backends.append(
             BackendStatus(
                 name=member.name,
@@ -54,12 +58,14 @@ async def chain_status(chain: Chain) -> ChainStatus:
     return ChainStatus(backends=tuple(backends), journal=journal)
 
 
-async def _replica(chain: Chain, journal: Journal, name: str, counts: Counted, primary: Health) -> ReplicaStatus:
-    position = await journal.read(partial(replicas.position, replica=name))
+async def _replica(
+    name: str, position: ReplicaPosition, *, counts: Counted, reader: PrimaryReader | None
+) -> ReplicaStatus:
+    """How far a replica is; without a reader nobody can say how much it lacks."""
     stage, behind, more, error = position.stage, None, False, position.error
-    if stage == "following" and primary.ok:
+    if stage == "following" and reader is not None:
         try:
-            behind, more = await PrimaryReader(chain, journal).behind(position)
+            behind, more = await reader.behind(position)
         except CursorError:
             stage = "left behind"
         except MemspineError as problem:

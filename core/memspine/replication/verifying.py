@@ -14,9 +14,9 @@ from typing import Final, Literal
 import attrs
 
 from memspine.chain import Chain
-from memspine.contracts import Capability, MemoryBackend
+from memspine.contracts import Capability
 from memspine.model import Memory, MemoryRef, Scope
-from memspine.replication.calls import held, listed, read
+from memspine.replication.calls import held, listed
 
 LISTED_MAX: Final = 100
 
@@ -68,11 +68,7 @@ async def verify(first: Chain, second: Chain, *, owner: str | None = None) -> Ve
 
 
 async def _keeps_revisions(place: Chain) -> bool:
-    return Capability.PUT in await read(place, "capabilities", _capabilities)
-
-
-async def _capabilities(backend: MemoryBackend) -> frozenset[Capability]:
-    return backend.capabilities
+    return Capability.PUT in await place.capabilities()
 
 
 async def compared(

@@ -1,6 +1,6 @@
-"""Do the background work now, all of it: sweep expired memories, drop old history, tombstones and feed rows, drop
-vectors that nobody uses any more, embed what has no vector yet, do writes that wait for the primary, deliver what
-changed to the replicas.
+"""Do the background work now, all of it: do writes that wait for the primary, deliver what changed to the replicas,
+sweep expired memories, drop old history, tombstones and feed rows, drop vectors that nobody uses any more, embed what
+has no vector yet.
 
 Exit code 9 when something keeps any of it from being done; the rest is done all the same. While the primary is away
 nothing but deliveries can be tried: exit code 7, or with --watch a note, and it goes on when the primary is back.
