@@ -339,3 +339,23 @@ def _poisoned(create):
         return await create(memories, **named)
 
     return poisoned
+
+
+@clause("CH-37")
+async def test_a_clock_that_was_put_back_holds_no_write_up(spooling):
+    """A write that failed while the clock was a year ahead is done a few minutes after it was put right."""
+    world = spooling()
+    async with world.open() as memory:
+        world.down("notes")
+        await memory.create("one", id="a")
+        world.clock.forward(365 * 86400)
+        world.down("notes", spared=("health", "capabilities", "get_many"))
+        await memory.health()
+        await memory.maintain(["deliver"])
+        (entry,) = await memory.journal_entries()
+        assert entry.attempts == 1
+        world.clock.forward(-365 * 86400)
+        await world.back(memory)
+        world.clock.forward(600)
+        assert (await memory.maintain(["deliver"])).executed == 1
+        assert await world.contents("notes") == {"a": "one"}

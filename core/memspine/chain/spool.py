@@ -138,7 +138,7 @@ class Spool:
             ready = []
             for entry in batch:
                 ref = MemoryRef(entry.owner, entry.id)
-                if ref in put_off or (entry.next_attempt_at or 0) > now:
+                if ref in put_off or entries.is_put_off(entry.next_attempt_at, now):
                     put_off.add(ref)
                 else:
                     ready.append(entry)

@@ -45,6 +45,12 @@ def pause(attempts: int) -> int:
     return int(longest * random.uniform(0.5, 1.0))  # noqa: S311 - it keeps processes apart, and nothing secret
 
 
+def is_put_off(next_attempt_at: int | None, now: int) -> bool:
+    """Whether the turn of what failed has not come again. A time further away than any pause is that of a clock which
+    was put back since, and nothing to wait for."""
+    return next_attempt_at is not None and now < next_attempt_at <= now + PAUSE_MILLISECONDS_MAX
+
+
 # ── writes for the primary ──
 
 
@@ -207,8 +213,8 @@ def due(connection: Connection, replica: str, now: int, limit: int) -> list[tupl
     return connection.execute(
         "SELECT owner, id FROM entries "
         "WHERE kind = 'delivery' AND operation = 'put' AND state = 'pending' AND replica = ? "
-        "AND coalesce(next_attempt_at, 0) <= ? ORDER BY number LIMIT ?",
-        (replica, now, limit),
+        "AND NOT coalesce(next_attempt_at, 0) BETWEEN ? AND ? ORDER BY number LIMIT ?",  # see `is_put_off`
+        (replica, now + 1, now + PAUSE_MILLISECONDS_MAX, limit),
     ).fetchall()
 
 
