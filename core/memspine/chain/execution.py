@@ -12,7 +12,7 @@ import attrs
 from memspine import times
 from memspine.chain.members import Member, bulk_seconds
 from memspine.chain.operations import Create, Outcome, Write, from_waiting
-from memspine.contracts import Capability
+from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import BackendUnavailable, LoopError, MemspineError
 from memspine.journal import Journal, entries, intents
 from memspine.journal.entries import Waiting
@@ -141,9 +141,13 @@ class Execution:
         done: dict[int, Outcome] = {}
         for owner, some in by_owner.items():
             memories = await self._get({entry.id for entry in some}, owner)
+            gone = {entry.id for entry in some if entry.operation == "delete" and entry.id not in memories}
+            stones = await self._stones(gone, owner) if gone else {}
             last: dict[str, Outcome] = {}
             for entry in reversed(some):  # what was done last was done after all that came before it
                 found = last.get(entry.id) or from_waiting(entry).found_done(memories.get(entry.id))
+                if isinstance(found, Tombstone):
+                    found = stones.get(entry.id, found)
                 if found is not None:
                     done[entry.number] = last[entry.id] = found
         return done
@@ -153,6 +157,16 @@ class Execution:
         return await self._primary.call(
             "get", lambda backend: backend.get_many(wanted, scope=scope, now=now), seconds=self._seconds
         )
+
+    async def _stones(self, ids: Iterable[str], owner: str) -> Mapping[str, Tombstone]:
+        """At which revisions memories were deleted, as far as the primary says it: a deletion without one would hide
+        what is stored again later."""
+        scope, wanted = Scope.of_owner(owner), tuple(ids)
+
+        async def ask(primary: MemoryBackend) -> Mapping[str, Tombstone]:
+            return await primary.tombstones(wanted, scope=scope) if Capability.CHANGES in primary.capabilities else {}
+
+        return await self._primary.call("tombstones", ask, seconds=self._seconds)
 
     async def _has_feed(self, round: _Round) -> bool:
         if round.is_down and not round.results:
