@@ -359,3 +359,56 @@ async def test_a_clock_that_was_put_back_holds_no_write_up(spooling):
         world.clock.forward(600)
         assert (await memory.maintain(["deliver"])).executed == 1
         assert await world.contents("notes") == {"a": "one"}
+
+
+@clause("CH-31", "CH-35")
+@pytest.mark.parametrize("replicas", [(), ("team",)], ids=["alone", "with a replica"])
+async def test_what_waits_is_done_after_writes_wait_no_more(spooling, replicas):
+    """Writes that were acknowledged are shown, counted and done also after `on_write_failure` became "refuse", before
+    any later write of the same memory; and a later one is still refused while the primary is down."""
+    world = spooling(replicas=replicas)
+    async with world.open() as memory:
+        for id in ("a", "b", "c"):
+            await memory.create("one", id=id)
+        world.down("notes")
+        await memory.create("two", id="d")
+        await memory.update("a", content="two")
+        await memory.delete("b")
+    async with world.open(on_write_failure="refuse") as memory:
+        assert (await memory.status()).journal.pending == 3
+        assert (await memory.get("d")).pending
+        with pytest.raises(BackendUnavailable):
+            await memory.update("c", content="two")
+        await world.back(memory)
+        assert "b" not in {one.id for one in (await memory.list()).memories}
+        assert (await memory.update("a", content="three")).backend == "notes"
+        assert await world.contents("notes") == {"a": "three", "c": "one", "d": "two"}
+        assert await memory.journal_entries() == ()
+
+
+@clause("CH-35")
+async def test_what_cannot_wait_overtakes_nothing(spooling):
+    """A restore, a put and a delete by a filter come after the writes that wait; where those cannot be done yet they
+    are refused, because they would be undone."""
+    world = spooling()
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        old = (await memory.update("a", content="two")).memory
+        world.down("notes")
+        await memory.delete("a")
+        await world.back(memory)
+        assert (await memory.restore("a", revision=1)).memory.content == "one"
+        world.down("notes")
+        await memory.create("three", id="b")
+        await world.back(memory)
+        assert await memory.delete_many(MemoryFilter(text="three"), dry_run=False) == ("b",)
+        world.down("notes")
+        await memory.update("a", content="four")
+        await world.back(memory)
+        world.down("notes", spared=("health", "capabilities"))
+        for write in (memory.restore("a", revision=1), memory.put([old])):
+            with pytest.raises(BackendUnavailable, match="done over it"):
+                await write
+        world.up()
+        await world.quiet(memory)
+        assert await world.contents("notes") == {"a": "four"}

@@ -32,11 +32,13 @@ class Overlay:
 
     async def waiting(self, scope: Scope) -> WaitingWrites:
         """What waits for a scope's owners. Raises JournalError."""
-        found = await self._found(scope.owners, None)
+        if not await self._journal.kept(entries.has_any_waiting):
+            return WaitingWrites()
+        found = await self._journal.read(partial(entries.named, owners=scope.owners))
         if not found:
             return WaitingWrites()
-        last = {MemoryRef(entry.owner, entry.id): entry for entry in found}
-        deleted = frozenset(ref for ref, entry in last.items() if entry.operation == "delete")
+        last = {MemoryRef(owner, id): operation for owner, id, operation in found}
+        deleted = frozenset(ref for ref, operation in last.items() if operation == "delete")
         text = f"{len(found)} writes wait for the primary: what they store is not found yet, what they change is old"
         return WaitingWrites(deleted=deleted, degraded=(text,))
 
@@ -71,7 +73,7 @@ class Overlay:
         in_order = {id: memories[id] for id in ids if id in memories}
         return attrs.evolve(gathered, memories=in_order, backends=backends, pending=frozenset(pending))
 
-    async def _found(self, owners: Sequence[str] | None, ids: Sequence[str] | None) -> list[Waiting]:
+    async def _found(self, owners: Sequence[str], ids: Sequence[str]) -> list[Waiting]:
         if not await self._journal.kept(entries.has_any_waiting):
             return []
         return await self._journal.read(partial(entries.waiting_of, owners=owners, ids=ids))

@@ -68,10 +68,13 @@ class Spool:
         # What was executed lately, by number: one task may execute what another one waits for.
         self._results: dict[int, Outcome | Exception] = {}
 
-    async def has_waiting(self, owner: str) -> bool:
-        """Whether writes of an owner wait, which others must not overtake. Raises JournalError."""
+    async def has_waiting(self, owner: str, ids: Sequence[str] | None = None) -> bool:
+        """Whether writes of an owner wait (with `ids`, for these memories), which others must not overtake. Raises
+        JournalError."""
         if not await self._journal.kept(entries.has_any_waiting):
             return False
+        if ids is not None:
+            return bool(await self._journal.read(partial(entries.waiting_of, owners=[owner], ids=ids)))
         return await self._journal.read(partial(entries.has_waiting, owner=owner))
 
     async def enter(self, writes: Sequence[Write], *, cause: BackendUnavailable | None) -> list[Answer[Outcome]]:
