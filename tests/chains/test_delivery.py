@@ -417,3 +417,25 @@ async def test_all_whose_turn_has_come_are_tried_in_one_go(worlds):
         store.put = put
         assert await memory.retry() == 250
         assert await same(world, "team")
+
+
+@clause("CH-57")
+async def test_a_replica_that_comes_back_does_not_follow_what_was_dropped(worlds):
+    """A replica that was taken out of the chain of a primary without a feed, and put in again, is left behind by what
+    was delivered to the others meanwhile, and a reconcile brings it all."""
+    world = worlds(primary=PLAIN, replicas=("team", "far"))
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+    async with world.open(fallbacks=["far"]) as memory:
+        await memory.create("two", id="b")
+        await memory.delete("a")
+        await world.quiet(memory)
+    async with world.open() as memory:
+        await memory.maintain(["deliver"])
+        status = await memory.status()
+        assert [one.replica.stage for one in status.backends[1:]] == ["left behind", "following"]
+        assert any("reconcile" in line for line in status.problems)
+        await memory.reconcile("team")
+        await world.quiet(memory)
+        assert await world.contents("team") == await world.contents("far") == {"b": "two"}

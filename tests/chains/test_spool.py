@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from memspine.conformance.clauses import clause
-from memspine.errors import BackendUnavailable, ConflictError, JournalError, NotFoundError
+from memspine.errors import BackendUnavailable, ConflictError, InvalidMemoryError, JournalError, NotFoundError
 from memspine.model import MemoryChanges, MemoryFilter, NewMemory
 
 from .worlds import ALL, ME, PLAIN, Killed
@@ -288,7 +288,7 @@ async def test_nothing_is_acknowledged_that_is_not_kept(spooling):
 @clause("CH-40")
 async def test_retry_and_drop(spooling):
     """A dead letter is done when it is tried again and fits by then, and given up when it is dropped; unknown numbers
-    raise NotFoundError, and nothing is done then."""
+    raise NotFoundError, what is no list InvalidMemoryError, and nothing is done then."""
     world = spooling()
     async with world.open() as memory:
         world.down("notes")
@@ -301,6 +301,9 @@ async def test_retry_and_drop(spooling):
         for call in (memory.retry([first.number, 77]), memory.drop([first.number, 77])):
             with pytest.raises(NotFoundError):
                 await call
+        for call in (memory.retry, memory.drop):
+            with pytest.raises(InvalidMemoryError, match="a list of whole numbers"):
+                await call(first.number)
         await world.add("notes", "a", "one")
         assert await memory.retry() == 1
         assert (await memory.get("a")).memory.content == "two"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -17,6 +18,9 @@ from memspine.journal import Journal, entries, intents, replicas
 from memspine.model import PurgedPlace
 from memspine.replication.delivery import Delivered, Delivery
 from memspine.replication.giving import Giving
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 
 @attrs.frozen(kw_only=True)
@@ -100,4 +104,9 @@ class Deliveries:
         if names and names <= cursors.keys() and all((cursors[name] or "").isdecimal() for name in names):
             end = min(int(cursors[name] or 0) for name in names)
             if await self._journal.read(partial(intents.outbox, after=0, limit=1)):
-                await self._journal.write(partial(intents.trim_outbox, up_to=end))
+                await self._journal.write(partial(_trimmed, up_to=end, names=names))
+
+
+def _trimmed(connection: Connection, *, up_to: int, names: Collection[str]) -> None:
+    intents.trim_outbox(connection, up_to)
+    replicas.leave_behind(connection, names)
