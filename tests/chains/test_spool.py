@@ -415,3 +415,49 @@ async def test_what_cannot_wait_overtakes_nothing(spooling):
         world.up()
         await world.quiet(memory)
         assert await world.contents("notes") == {"a": "four"}
+
+
+@clause("CH-36")
+@pytest.mark.parametrize("body", ['{"now":', "[]", '{"now": "2026-01-02T03:04:05.678Z", "memory": {"unheard": 1}}'])
+async def test_an_entry_that_cannot_be_read_holds_nobody_up(spooling, body):
+    """A waiting write that is damaged, or of another version, is a dead letter with the reason; reading goes on and
+    says so, and all other writes are done."""
+    world = spooling()
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        world.down("notes")
+        await memory.update("a", content="two")
+        await memory.create("three", id="b")
+        damage = "UPDATE entries SET body = ?, operation = 'create' WHERE id = 'a'"
+        await memory._running.chain.journal.write(lambda connection: connection.execute(damage, [body]))  # noqa: SLF001
+        found = await memory.get("a")
+        assert found.memory.content == "one"
+        assert any("can read" in line for line in found.degraded)
+        await world.back(memory)
+        await world.quiet(memory)
+        (entry,) = await memory.journal_entries()
+        assert (entry.id, entry.state, "can read" in entry.error) == ("a", "dead", True)
+        assert await world.contents("team") == {"a": "one", "b": "three"}
+
+
+@clause("CH-34")
+async def test_little_time_is_spent_on_few_writes_first(spooling):
+    """Where the time is limited few waiting writes are executed at first and more each time, so that processes which
+    have a moment each get on, however large the memories are; without a limit as many as can be."""
+    world = spooling(deadline_seconds=10.0)
+    sizes = []
+    create_many = world["notes"].store.create_many
+
+    async def counted(memories, **named):
+        sizes.append(len(memories))
+        return await create_many(memories, **named)
+
+    world["notes"].store.create_many = counted
+    async with world.open() as memory:
+        for seconds in (60.0, None):
+            world.down("notes")
+            await memory.create_many([NewMemory(content="one") for _ in range(500)])
+            await world.back(memory)
+            await memory.maintain(["deliver"], budget_seconds=seconds)
+    assert sizes == [20, 40, 80, 160, 200, 500]
