@@ -193,6 +193,12 @@ class Intake:
             raise self._error(field, value, f"a whole number from {least} to {COUNT_MAX}")
         return value
 
+    def numbers(self, values: object) -> list[int]:
+        """Numbers of entries; one alone is not taken for a list."""
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise self._error("numbers", values, "a list of whole numbers")
+        return [self.count("number", value, least=1) for value in values]
+
     def expected_revision(self, value: object) -> int | None:
         """A revision, or None for any."""
         return None if value is None else self.count("expected_revision", value, least=1)

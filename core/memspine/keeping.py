@@ -144,7 +144,7 @@ class Keeping:
 
     @staticmethod
     def _numbers(numbers: Sequence[int] | None) -> Sequence[int] | None:
-        return None if numbers is None else [Intake().count("number", number, least=1) for number in numbers]
+        return None if numbers is None else Intake().numbers(numbers)
 
     def _no_entries(self, numbers: Sequence[int] | None) -> int:
         if numbers:

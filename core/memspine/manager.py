@@ -261,6 +261,7 @@ class MemoryManager(Keeping):
 
         known, wanted = Intake().id(id), Intake().count("revision", revision, least=1)
         scope, now = self._open.policy.writing_scope(owner, management=management), times.now()
+        await self._open.chain.go_behind("restore", scope.owner, [known])
         answer = await self._open.chain.write(
             "restore",
             lambda backend: restore_state(backend, known, revision=wanted, scope=scope, now=now),
@@ -279,6 +280,7 @@ class MemoryManager(Keeping):
         scope = self._open.policy.writing_scope(owner, management=management)
         ids = tuple(dict.fromkeys(record.id for record in checked))
         deletes = any(isinstance(record, Tombstone) for record in checked)
+        await self._open.chain.go_behind("put", scope.owner, ids)
         answer = await self._open.chain.write(
             "put",
             lambda backend: backend.put(checked, scope=scope),

@@ -110,7 +110,9 @@ class Running:
         self._troubles: dict[str, str] = {}
         memory = config.memory
         spools = memory.on_write_failure == "spool"
-        journal = chain_journal(config) if config.fallbacks or spools else None
+        left = chain_journal(config)
+        # One that is there may hold writes that were acknowledged under other settings.
+        journal = left if config.fallbacks or spools or left.path.exists() else None
         self.chain = Chain(
             [self._member(backend) for backend in (config.primary, *config.fallbacks)],
             deadline_seconds=memory.deadline_seconds,

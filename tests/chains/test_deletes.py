@@ -191,3 +191,21 @@ async def _broken(*_, **__):
 
 async def _unreadable(_):
     raise JournalError("waiting.journal", "cannot be read", advice="look at the disk")
+
+
+@clause("CH-24")
+async def test_what_is_stored_again_outlives_a_delete_whose_answer_was_lost(worlds):
+    """A delete that the primary had done when its answer was lost hides what was deleted then, and not what is stored
+    under the same key later."""
+    world = worlds(on_write_failure="spool")
+    async with world.open() as memory:
+        old = await memory.create("one", key="k")
+        await world.quiet(memory)
+        world.down("notes", "lost", spared=("capabilities",))
+        assert (await memory.delete(old.memory.id)).pending
+        await world.back(memory)
+        await world.quiet(memory)
+        await memory.create("two", key="k")
+        await world.quiet(memory)
+        world.down("notes")
+        assert (await memory.get(old.memory.id)).memory.content == "two"

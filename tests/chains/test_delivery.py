@@ -9,7 +9,8 @@ import pytest
 
 from memspine.conformance.clauses import clause
 from memspine.contracts import Capability
-from memspine.model import MemoryChanges, MemoryFilter, Scope
+from memspine.errors import BackendUnavailable, InvalidMemoryError
+from memspine.model import MemoryChanges, MemoryFilter, NewMemory, Scope
 
 from .worlds import ALL, ME, PLAIN
 
@@ -394,3 +395,69 @@ async def test_what_expired_in_the_primary_expires_there(worlds, primary):
         await world.quiet(memory)
         assert await world.contents("team") == {"a": "afresh", "b": "stays"}
         assert await memory.journal_entries() == ()
+
+
+@clause("CH-28", "CH-56")
+async def test_a_clock_that_was_put_back_holds_nothing_up(worlds):
+    """What failed while the clock was a year ahead is tried again a few minutes after it was put right: deliveries, and
+    deletions whose outcome nobody knows."""
+    world = worlds()
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        await memory.create("two", id="b")
+        world.clock.forward(365 * 86400)
+        world.down("team")
+        await memory.maintain(["deliver"])
+        world.down("notes", "reset", spared=("capabilities",))
+        with pytest.raises(BackendUnavailable):
+            await memory.delete("a")
+        world.clock.forward(-365 * 86400)
+        await world.back(memory)
+        world.clock.forward(600)
+        assert (await memory.maintain(["deliver"])).complete
+        assert await world.contents("team") == {"a": "one", "b": "two"}
+        world.down("notes")
+        assert (await memory.get("a")).memory.content == "one"
+
+
+@clause("CH-40")
+async def test_all_whose_turn_has_come_are_tried_in_one_go(worlds):
+    """A retry tries every memory that a replica has refused, however many there are."""
+    world = worlds()
+    async with world.open() as memory:
+        await memory.create_many([NewMemory(content=f"m{n}") for n in range(250)])
+        store = world["team"].store
+        put = store.put
+
+        async def refuse(records, *, scope):
+            raise InvalidMemoryError("content", "it", "something else")
+
+        store.put = refuse
+        await memory.maintain(["deliver"])
+        assert len(await memory.journal_entries()) == 250
+        store.put = put
+        assert await memory.retry() == 250
+        assert await same(world, "team")
+
+
+@clause("CH-57")
+async def test_a_replica_that_comes_back_does_not_follow_what_was_dropped(worlds):
+    """A replica that was taken out of the chain of a primary without a feed, and put in again, is left behind by what
+    was delivered to the others meanwhile, and a reconcile brings it all."""
+    world = worlds(primary=PLAIN, replicas=("team", "far"))
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+    async with world.open(fallbacks=["far"]) as memory:
+        await memory.create("two", id="b")
+        await memory.delete("a")
+        await world.quiet(memory)
+    async with world.open() as memory:
+        await memory.maintain(["deliver"])
+        status = await memory.status()
+        assert [one.replica.stage for one in status.backends[1:]] == ["left behind", "following"]
+        assert any("reconcile" in line for line in status.problems)
+        await memory.reconcile("team")
+        await world.quiet(memory)
+        assert await world.contents("team") == await world.contents("far") == {"b": "two"}

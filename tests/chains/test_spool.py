@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from memspine.conformance.clauses import clause
-from memspine.errors import BackendUnavailable, ConflictError, JournalError, NotFoundError
+from memspine.errors import BackendUnavailable, ConflictError, InvalidMemoryError, JournalError, NotFoundError
 from memspine.model import MemoryChanges, MemoryFilter, NewMemory
 
 from .worlds import ALL, ME, PLAIN, Killed
@@ -288,7 +288,7 @@ async def test_nothing_is_acknowledged_that_is_not_kept(spooling):
 @clause("CH-40")
 async def test_retry_and_drop(spooling):
     """A dead letter is done when it is tried again and fits by then, and given up when it is dropped; unknown numbers
-    raise NotFoundError, and nothing is done then."""
+    raise NotFoundError, what is no list InvalidMemoryError, and nothing is done then."""
     world = spooling()
     async with world.open() as memory:
         world.down("notes")
@@ -301,6 +301,9 @@ async def test_retry_and_drop(spooling):
         for call in (memory.retry([first.number, 77]), memory.drop([first.number, 77])):
             with pytest.raises(NotFoundError):
                 await call
+        for call in (memory.retry, memory.drop):
+            with pytest.raises(InvalidMemoryError, match="a list of whole numbers"):
+                await call(first.number)
         await world.add("notes", "a", "one")
         assert await memory.retry() == 1
         assert (await memory.get("a")).memory.content == "two"
@@ -339,3 +342,122 @@ def _poisoned(create):
         return await create(memories, **named)
 
     return poisoned
+
+
+@clause("CH-37")
+async def test_a_clock_that_was_put_back_holds_no_write_up(spooling):
+    """A write that failed while the clock was a year ahead is done a few minutes after it was put right."""
+    world = spooling()
+    async with world.open() as memory:
+        world.down("notes")
+        await memory.create("one", id="a")
+        world.clock.forward(365 * 86400)
+        world.down("notes", spared=("health", "capabilities", "get_many"))
+        await memory.health()
+        await memory.maintain(["deliver"])
+        (entry,) = await memory.journal_entries()
+        assert entry.attempts == 1
+        world.clock.forward(-365 * 86400)
+        await world.back(memory)
+        world.clock.forward(600)
+        assert (await memory.maintain(["deliver"])).executed == 1
+        assert await world.contents("notes") == {"a": "one"}
+
+
+@clause("CH-31", "CH-35")
+@pytest.mark.parametrize("replicas", [(), ("team",)], ids=["alone", "with a replica"])
+async def test_what_waits_is_done_after_writes_wait_no_more(spooling, replicas):
+    """Writes that were acknowledged are shown, counted and done also after `on_write_failure` became "refuse", before
+    any later write of the same memory; and a later one is still refused while the primary is down."""
+    world = spooling(replicas=replicas)
+    async with world.open() as memory:
+        for id in ("a", "b", "c"):
+            await memory.create("one", id=id)
+        world.down("notes")
+        await memory.create("two", id="d")
+        await memory.update("a", content="two")
+        await memory.delete("b")
+    async with world.open(on_write_failure="refuse") as memory:
+        assert (await memory.status()).journal.pending == 3
+        assert (await memory.get("d")).pending
+        with pytest.raises(BackendUnavailable):
+            await memory.update("c", content="two")
+        await world.back(memory)
+        assert "b" not in {one.id for one in (await memory.list()).memories}
+        assert (await memory.update("a", content="three")).backend == "notes"
+        assert await world.contents("notes") == {"a": "three", "c": "one", "d": "two"}
+        assert await memory.journal_entries() == ()
+
+
+@clause("CH-35")
+async def test_what_cannot_wait_overtakes_nothing(spooling):
+    """A restore, a put and a delete by a filter come after the writes that wait; where those cannot be done yet they
+    are refused, because they would be undone."""
+    world = spooling()
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        old = (await memory.update("a", content="two")).memory
+        world.down("notes")
+        await memory.delete("a")
+        await world.back(memory)
+        assert (await memory.restore("a", revision=1)).memory.content == "one"
+        world.down("notes")
+        await memory.create("three", id="b")
+        await world.back(memory)
+        assert await memory.delete_many(MemoryFilter(text="three"), dry_run=False) == ("b",)
+        world.down("notes")
+        await memory.update("a", content="four")
+        await world.back(memory)
+        world.down("notes", spared=("health", "capabilities"))
+        for write in (memory.restore("a", revision=1), memory.put([old])):
+            with pytest.raises(BackendUnavailable, match="done over it"):
+                await write
+        world.up()
+        await world.quiet(memory)
+        assert await world.contents("notes") == {"a": "four"}
+
+
+@clause("CH-36")
+@pytest.mark.parametrize("body", ['{"now":', "[]", '{"now": "2026-01-02T03:04:05.678Z", "memory": {"unheard": 1}}'])
+async def test_an_entry_that_cannot_be_read_holds_nobody_up(spooling, body):
+    """A waiting write that is damaged, or of another version, is a dead letter with the reason; reading goes on and
+    says so, and all other writes are done."""
+    world = spooling()
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        world.down("notes")
+        await memory.update("a", content="two")
+        await memory.create("three", id="b")
+        damage = "UPDATE entries SET body = ?, operation = 'create' WHERE id = 'a'"
+        await memory._running.chain.journal.write(lambda connection: connection.execute(damage, [body]))  # noqa: SLF001
+        found = await memory.get("a")
+        assert found.memory.content == "one"
+        assert any("can read" in line for line in found.degraded)
+        await world.back(memory)
+        await world.quiet(memory)
+        (entry,) = await memory.journal_entries()
+        assert (entry.id, entry.state, "can read" in entry.error) == ("a", "dead", True)
+        assert await world.contents("team") == {"a": "one", "b": "three"}
+
+
+@clause("CH-34")
+async def test_little_time_is_spent_on_few_writes_first(spooling):
+    """Where the time is limited few waiting writes are executed at first and more each time, so that processes which
+    have a moment each get on, however large the memories are; without a limit as many as can be."""
+    world = spooling(deadline_seconds=10.0)
+    sizes = []
+    create_many = world["notes"].store.create_many
+
+    async def counted(memories, **named):
+        sizes.append(len(memories))
+        return await create_many(memories, **named)
+
+    world["notes"].store.create_many = counted
+    async with world.open() as memory:
+        for seconds in (60.0, None):
+            world.down("notes")
+            await memory.create_many([NewMemory(content="one") for _ in range(500)])
+            await world.back(memory)
+            await memory.maintain(["deliver"], budget_seconds=seconds)
+    assert sizes == [20, 40, 80, 160, 200, 500]

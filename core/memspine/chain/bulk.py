@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 async def delete_many(chain: Chain, filter: MemoryFilter, *, scope: Scope, now: datetime) -> Answer[tuple[str, ...]]:
     """Delete all that match; their ids, oldest first. Raises BackendUnavailable, JournalError."""
     owner = scope.require_owner("delete_many")
+    await chain.go_behind("delete_many", owner, None)
     touched = None
     if chain.notes is not None:
         foreseen = await chain.call_primary(
@@ -42,6 +43,8 @@ async def delete_many(chain: Chain, filter: MemoryFilter, *, scope: Scope, now: 
 async def purge(chain: Chain, ids: Sequence[str] | None, *, scope: Scope, now: datetime) -> Answer[PurgeReceipt]:
     """Purge memories (None: all of the owner) in the primary. Raises CapabilityError, BackendUnavailable."""
     owner = scope.require_owner("purge")
+    if chain.spool is not None:  # what waits and is done after the purge would bring it back
+        await chain.spool.drain(seconds=chain.deadline_seconds)
     touched = None
     if chain.notes is not None:
         known = tuple(await _ids(chain, scope=scope, now=now)) if ids is None else tuple(ids)

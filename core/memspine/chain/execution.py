@@ -12,8 +12,8 @@ import attrs
 from memspine import times
 from memspine.chain.members import Member, bulk_seconds
 from memspine.chain.operations import Create, Outcome, Write, from_waiting
-from memspine.contracts import Capability
-from memspine.errors import BackendUnavailable, LoopError, MemspineError
+from memspine.contracts import Capability, MemoryBackend
+from memspine.errors import BackendUnavailable, InvalidMemoryError, LoopError, MemspineError
 from memspine.journal import Journal, entries, intents
 from memspine.journal.entries import Waiting
 from memspine.model import Memory, MemoryRef, Scope, Tombstone
@@ -47,11 +47,18 @@ class Execution:
     async def run(self, batch: Sequence[Waiting]) -> Executed:
         """Execute a batch in order, as far as the primary works. Raises JournalError."""
         round = _Round()
+        for entry in batch:
+            try:
+                round.writes[entry.number] = from_waiting(entry)
+            except InvalidMemoryError as error:
+                round.refuse(entry, error)
         refusal = self._primary.refusal("execute", "write")
         try:
             if refusal is not None and await self._is_down():
                 raise refusal
-            round.results |= await self._found_done([entry for entry in batch if entry.is_tried])
+            round.results |= await self._found_done(
+                [entry for entry in batch if entry.is_tried and entry.number in round.writes]
+            )
         except (BackendUnavailable, LoopError) as error:
             round.stop(error)
         else:
@@ -69,7 +76,7 @@ class Execution:
         """Execute what is not done yet, as far as the primary works."""
         if todo := [entry for entry in batch if entry.number not in round.results]:
             await self._journal.write(partial(entries.note_tried, numbers=[entry.number for entry in todo]))
-            round.writes = {entry.number: from_waiting(entry) for entry in todo}
+            round.begun |= {entry.number for entry in todo}
             for run in _runs(todo, round.writes):
                 await self._run(run, round)
 
@@ -111,8 +118,7 @@ class Execution:
         except LoopError as error:  # which says nothing about this write
             round.stop(error)
         except MemspineError as error:
-            round.results[entry.number] = error
-            round.refused[entry.number] = str(error)
+            round.refuse(entry, error)
 
     async def _is_down(self) -> bool:
         try:
@@ -141,9 +147,13 @@ class Execution:
         done: dict[int, Outcome] = {}
         for owner, some in by_owner.items():
             memories = await self._get({entry.id for entry in some}, owner)
+            gone = {entry.id for entry in some if entry.operation == "delete" and entry.id not in memories}
+            stones = await self._stones(gone, owner) if gone else {}
             last: dict[str, Outcome] = {}
             for entry in reversed(some):  # what was done last was done after all that came before it
                 found = last.get(entry.id) or from_waiting(entry).found_done(memories.get(entry.id))
+                if isinstance(found, Tombstone):
+                    found = stones.get(entry.id, found)
                 if found is not None:
                     done[entry.number] = last[entry.id] = found
         return done
@@ -154,8 +164,18 @@ class Execution:
             "get", lambda backend: backend.get_many(wanted, scope=scope, now=now), seconds=self._seconds
         )
 
+    async def _stones(self, ids: Iterable[str], owner: str) -> Mapping[str, Tombstone]:
+        """At which revisions memories were deleted, as far as the primary says it: a deletion without one would hide
+        what is stored again later."""
+        scope, wanted = Scope.of_owner(owner), tuple(ids)
+
+        async def ask(primary: MemoryBackend) -> Mapping[str, Tombstone]:
+            return await primary.tombstones(wanted, scope=scope) if Capability.CHANGES in primary.capabilities else {}
+
+        return await self._primary.call("tombstones", ask, seconds=self._seconds)
+
     async def _has_feed(self, round: _Round) -> bool:
-        if round.is_down and not round.results:
+        if round.is_down and not (round.results.keys() - round.refused.keys()):
             return True  # nothing was changed
         return Capability.CHANGES in (await self._primary.opened()).capabilities
 
@@ -174,7 +194,7 @@ class Execution:
             if result is None:
                 if entry.number in round.failed:
                     entries.fail(connection, entry.number, round.failed[entry.number], now)
-                elif entry.number in round.writes and entry.number not in round.tried and not entry.is_tried:
+                elif entry.number in round.begun and entry.number not in round.tried and not entry.is_tried:
                     entries.note_tried(connection, [entry.number], is_tried=False)
                 continue
             if isinstance(result, Tombstone):
@@ -190,7 +210,8 @@ class Execution:
 class _Round:
     """What is becoming of a batch."""
 
-    writes: Mapping[int, Write] = attrs.field(factory=dict)
+    writes: dict[int, Write] = attrs.field(factory=dict)
+    begun: set[int] = attrs.field(factory=set)
     results: dict[int, Outcome | Exception] = attrs.field(factory=dict)
     refused: dict[int, str] = attrs.field(factory=dict)
     failed: dict[int, str] = attrs.field(factory=dict)
@@ -199,6 +220,11 @@ class _Round:
     troubles: dict[str, None] = attrs.field(factory=dict)
     is_down: bool = False
     outage: str = ""
+
+    def refuse(self, entry: Waiting, error: MemspineError) -> None:
+        """A write that will never go by itself."""
+        self.results[entry.number] = error
+        self.refused[entry.number] = str(error)
 
     def stop(self, error: MemspineError) -> None:
         """The primary cannot be used: nothing more is tried."""

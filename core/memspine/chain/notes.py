@@ -83,14 +83,16 @@ class Notes:
     async def settle_begun(self) -> None:
         """Ask the primary what became of writes whose end nobody noted. Raises BackendUnavailable, LoopError,
         JournalError."""
-        before = _now() - int((self._deadline_seconds + FORGOTTEN_SECONDS) * 1000)
-        rows = await self._journal.read(partial(intents.begun, before=before, limit=ROWS))
-        has_forgotten = self._replicates and await self._journal.read(partial(intents.has_forgotten, before=before))
+        patience = int((self._deadline_seconds + FORGOTTEN_SECONDS) * 1000)
+        before, after = _now() - patience, _now() + patience
+        rows = await self._journal.read(partial(intents.begun, before=before, after=after, limit=ROWS))
+        forgotten = partial(intents.has_forgotten, before=before, after=after)
+        has_forgotten = self._replicates and await self._journal.read(forgotten)
         if not rows and not has_forgotten:
             return
         has_feed = await self.has_feed()
         if has_forgotten:
-            await self._journal.write(partial(intents.settle_forgotten, before=before))
+            await self._journal.write(partial(intents.settle_forgotten, before=before, after=after))
         by_owner: defaultdict[str, list[str]] = defaultdict(list)
         for owner, id in rows:
             by_owner[owner].append(id)

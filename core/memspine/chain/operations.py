@@ -11,6 +11,7 @@ import attrs
 
 from memspine import times
 from memspine.contracts import MemoryBackend
+from memspine.errors import InvalidMemoryError
 from memspine.model import (
     UNSET,
     Memory,
@@ -160,7 +161,16 @@ def to_body(write: Write) -> str:
 
 
 def from_waiting(entry: Waiting) -> Write:
-    """The write that the journal kept."""
+    """The write that the journal kept. Raises InvalidMemoryError for one that is damaged, or that another version
+    wrote."""
+    try:
+        return _read(entry)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        expected = f"a write that this version of memspine can read ({type(error).__name__}: {error})"
+        raise InvalidMemoryError("journal entry", entry.number, expected) from error
+
+
+def _read(entry: Waiting) -> Write:
     body: Mapping[str, Any] = json.loads(entry.body)
     now = times.from_text(body["now"])
     match entry.operation:

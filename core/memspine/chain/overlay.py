@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import attrs
 
 from memspine.chain.answers import JOURNAL, Gathered
 from memspine.chain.operations import Delete, Update, Write, from_waiting
-from memspine.errors import JournalError
+from memspine.errors import InvalidMemoryError, JournalError
 from memspine.journal import Journal, entries
 from memspine.journal.entries import Waiting
 from memspine.model import Memory, MemoryRef, Scope
@@ -32,11 +32,13 @@ class Overlay:
 
     async def waiting(self, scope: Scope) -> WaitingWrites:
         """What waits for a scope's owners. Raises JournalError."""
-        found = await self._found(scope.owners, None)
+        if not await self._journal.kept(entries.has_any_waiting):
+            return WaitingWrites()
+        found = await self._journal.read(partial(entries.named, owners=scope.owners))
         if not found:
             return WaitingWrites()
-        last = {MemoryRef(entry.owner, entry.id): entry for entry in found}
-        deleted = frozenset(ref for ref, entry in last.items() if entry.operation == "delete")
+        last = {MemoryRef(owner, id): operation for owner, id, operation in found}
+        deleted = frozenset(ref for ref, operation in last.items() if operation == "delete")
         text = f"{len(found)} writes wait for the primary: what they store is not found yet, what they change is old"
         return WaitingWrites(deleted=deleted, degraded=(text,))
 
@@ -50,9 +52,8 @@ class Overlay:
             return attrs.evolve(gathered, degraded=(*gathered.degraded, str(error)))
         if not found:
             return gathered
-        by_ref: defaultdict[MemoryRef, list[Write]] = defaultdict(list)
-        for entry in found:
-            by_ref[MemoryRef(entry.owner, entry.id)].append(from_waiting(entry))
+        by_ref, unreadable = _writes(found)
+        gathered = attrs.evolve(gathered, degraded=(*gathered.degraded, *unreadable))
         memories, backends, pending = dict(gathered.memories), dict(gathered.backends), set()
         for ref, writes in by_ref.items():
             memory = memories.get(ref.id)
@@ -71,10 +72,24 @@ class Overlay:
         in_order = {id: memories[id] for id in ids if id in memories}
         return attrs.evolve(gathered, memories=in_order, backends=backends, pending=frozenset(pending))
 
-    async def _found(self, owners: Sequence[str] | None, ids: Sequence[str] | None) -> list[Waiting]:
+    async def _found(self, owners: Sequence[str], ids: Sequence[str]) -> list[Waiting]:
         if not await self._journal.kept(entries.has_any_waiting):
             return []
         return await self._journal.read(partial(entries.waiting_of, owners=owners, ids=ids))
+
+
+def _writes(found: Sequence[Waiting]) -> tuple[Mapping[MemoryRef, list[Write]], list[str]]:
+    """The writes for each memory, and what is the matter with those that cannot be read: they become dead letters."""
+    by_ref: defaultdict[MemoryRef, list[Write]] = defaultdict(list)
+    unreadable: list[str] = []
+    for entry in found:
+        try:
+            write = from_waiting(entry)
+        except InvalidMemoryError as error:
+            unreadable.append(str(error))
+        else:
+            by_ref[MemoryRef(entry.owner, entry.id)].append(write)
+    return by_ref, unreadable
 
 
 def _changes_only(writes: Sequence[Write]) -> bool:

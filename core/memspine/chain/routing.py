@@ -61,7 +61,8 @@ class Chain:
         self._overlay: Overlay | None = None
         if journal is not None and len(self._members) > 1:
             self.notes = Notes(journal, self.primary, replicates=bool(self.replicas), deadline_seconds=deadline_seconds)
-        if journal is not None and spools:
+        self._spools = spools
+        if journal is not None:  # without `spools` too: what was acknowledged under other settings is still owed
             self.spool, self._overlay = _spooling(self, journal)
 
     @property
@@ -95,7 +96,8 @@ class Chain:
     async def submit(self, write: Write) -> Answer[Outcome]:
         """Do a write; where it may wait, and the primary is down, it is acknowledged as pending. Raises what the
         primary refuses, BackendUnavailable, JournalError."""
-        if self.spool is None:
+        if self.spool is None or not self._spools:
+            await self.go_behind(write.name, write.owner, [write.id])
             return await self.execute(write)
         if refusal := self.primary.refusal(write.name, "write"):
             return (await self.spool.enter([write], cause=refusal))[0]
@@ -111,12 +113,13 @@ class Chain:
         pending. Raises as `submit` does."""
         if not writes:
             return []
-        if self.spool is not None:
-            if refusal := self.primary.refusal("create_many", "write"):
-                return await self.spool.enter(writes, cause=refusal)
-            if await self.spool.has_waiting(writes[0].owner):
-                return await self.spool.enter(writes, cause=None)
         memories, ids = [write.memory for write in writes], [write.id for write in writes]
+        if self.spool is None or not self._spools:
+            await self.go_behind("create_many", writes[0].owner, ids)
+        elif refusal := self.primary.refusal("create_many", "write"):
+            return await self.spool.enter(writes, cause=refusal)
+        elif await self.spool.has_waiting(writes[0].owner):
+            return await self.spool.enter(writes, cause=None)
         scope, now = Scope.of_owner(writes[0].owner), writes[0].now
         try:
             answer = await self.write(
@@ -127,10 +130,29 @@ class Chain:
                 records=len(ids),
             )
         except BackendUnavailable as error:
-            if self.spool is None:
+            if self.spool is None or not self._spools:
                 raise
             return await self.spool.enter(writes, cause=error)
         return [Answer(written, answer.backend, answer.degraded) for written in answer.value]
+
+    async def go_behind(self, operation: str, owner: str, ids: Sequence[str] | None) -> None:
+        """Have writes of an owner that wait done before one that cannot wait. Raises BackendUnavailable where some for
+        these memories (None: for any) still wait, because they would be done over it later, and JournalError."""
+        if self.spool is None or self.primary.refusal(operation, "write"):
+            return  # the primary is not even called
+        try:
+            if not await self.spool.has_waiting(owner):
+                return
+            drained = await self.spool.drain(seconds=self._deadline_seconds)
+            if not await self.spool.has_waiting(owner, ids):
+                return
+        except JournalError:
+            if self._spools:
+                raise
+            return  # nothing new has to wait, and the status tells what is the matter
+        why = "; ".join(drained.troubles) or "there are too many of them"
+        reason = f"{operation}: earlier writes wait and would be done over it: {why}"
+        raise BackendUnavailable(self.primary.name, reason, advice="see `memspine journal list`")
 
     async def execute(self, write: Write) -> Answer[Outcome]:
         """Do a write on the primary, now. Raises BackendUnavailable; with outcome "unknown" when it had begun."""

@@ -17,6 +17,7 @@ from memspine.chain.members import Member
 from memspine.chain.operations import Create, Delete, Outcome, Update, Write, to_body
 from memspine.errors import BackendUnavailable, NotFoundError
 from memspine.journal import Journal, entries
+from memspine.journal.entries import Waiting
 from memspine.model import Memory, MemoryRef, Scope, Tombstone, Written
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 BATCH: Final = 500
 """How many writes are executed between two notes in the journal."""
+FIRST_BATCH: Final = 20
+"""Where the time is limited, so many at first, and twice as many each time: what is cut off is no progress."""
 RESULTS_MAX: Final = 2 * BATCH
 WORK: Final = "execute"
 
@@ -68,10 +71,13 @@ class Spool:
         # What was executed lately, by number: one task may execute what another one waits for.
         self._results: dict[int, Outcome | Exception] = {}
 
-    async def has_waiting(self, owner: str) -> bool:
-        """Whether writes of an owner wait, which others must not overtake. Raises JournalError."""
+    async def has_waiting(self, owner: str, ids: Sequence[str] | None = None) -> bool:
+        """Whether writes of an owner wait (with `ids`, for these memories), which others must not overtake. Raises
+        JournalError."""
         if not await self._journal.kept(entries.has_any_waiting):
             return False
+        if ids is not None:
+            return bool(await self._journal.read(partial(entries.waiting_of, owners=[owner], ids=ids)))
         return await self._journal.read(partial(entries.has_waiting, owner=owner))
 
     async def enter(self, writes: Sequence[Write], *, cause: BackendUnavailable | None) -> list[Answer[Outcome]]:
@@ -129,7 +135,9 @@ class Spool:
         put_off: set[MemoryRef] = set()
         troubles: dict[str, None] = {}
         is_down = False
+        size = BATCH if ends_at is None else FIRST_BATCH
         while batch := await self._journal.read(partial(entries.waiting, after=after, limit=BATCH)):
+            batch, size = _first(batch, size), min(2 * size, BATCH)
             after = batch[-1].number
             if is_down or (ends_at is not None and time.monotonic() >= ends_at):
                 left += len(batch)
@@ -138,7 +146,7 @@ class Spool:
             ready = []
             for entry in batch:
                 ref = MemoryRef(entry.owner, entry.id)
-                if ref in put_off or (entry.next_attempt_at or 0) > now:
+                if ref in put_off or entries.is_put_off(entry.next_attempt_at, now):
                     put_off.add(ref)
                 else:
                     ready.append(entry)
@@ -173,6 +181,12 @@ class Spool:
             unknown = Memory(id=write.id, owner=write.owner, content="", created_at=write.now, updated_at=write.now)
             return _made(write.applied(base or unknown))
         return Written(_made(write.applied(base)), created=base is None)
+
+
+def _first(batch: list[Waiting], size: int) -> list[Waiting]:
+    """So many of a batch, and all that may have been executed: what was done of those is only told from them all."""
+    tried = max((place for place, entry in enumerate(batch) if entry.is_tried), default=-1)
+    return batch[: max(size, tried + 1)]
 
 
 def _made(memory: Memory | None) -> Memory:

@@ -45,6 +45,12 @@ def pause(attempts: int) -> int:
     return int(longest * random.uniform(0.5, 1.0))  # noqa: S311 - it keeps processes apart, and nothing secret
 
 
+def is_put_off(next_attempt_at: int | None, now: int) -> bool:
+    """Whether the turn of what failed has not come again. A time further away than any pause is that of a clock which
+    was put back since, and nothing to wait for."""
+    return next_attempt_at is not None and now < next_attempt_at <= now + PAUSE_MILLISECONDS_MAX
+
+
 # ── writes for the primary ──
 
 
@@ -93,20 +99,27 @@ def waiting(connection: Connection, after: int, limit: int) -> list[Waiting]:
     return [_waiting(row) for row in rows]
 
 
-def waiting_of(connection: Connection, owners: Sequence[str] | None, ids: Sequence[str] | None) -> list[Waiting]:
-    """The writes that wait for memories of these owners (None: of everyone), in order; without `ids` for all of their
-    memories."""
-    select = (
-        "SELECT number, operation, owner, id, body, is_tried, next_attempt_at FROM entries "
-        "WHERE kind = 'write' AND state = 'pending'"
-    )
+def named(connection: Connection, owners: Sequence[str] | None) -> list[tuple[str, str, Operation]]:
+    """Owner, id and operation of each write that waits for these owners (None: for everyone), in order: their bodies
+    may be large, and are not read."""
+    select = "SELECT owner, id, operation FROM entries WHERE kind = 'write' AND state = 'pending'"
     if owners is None:
-        rows = connection.execute(f"{select} ORDER BY number").fetchall()
-    elif ids is None:
-        rows = [row for owner in owners for row in connection.execute(f"{select} AND owner = ?", (owner,))]
-    else:
-        refs = [(owner, id) for owner in owners for id in ids]
-        rows = [row for ref in refs for row in connection.execute(f"{select} AND owner = ? AND id = ?", ref)]
+        return connection.execute(f"{select} ORDER BY number").fetchall()
+    return [row for one in owners for row in connection.execute(f"{select} AND owner = ? ORDER BY number", (one,))]
+
+
+def waiting_of(connection: Connection, owners: Sequence[str], ids: Sequence[str]) -> list[Waiting]:
+    """The writes that wait for these memories of these owners, in order."""
+    rows = [
+        row
+        for owner in owners
+        for id in ids
+        for row in connection.execute(
+            "SELECT number, operation, owner, id, body, is_tried, next_attempt_at FROM entries "
+            "WHERE kind = 'write' AND state = 'pending' AND owner = ? AND id = ?",
+            (owner, id),
+        )
+    ]
     return sorted(map(_waiting, rows), key=lambda entry: entry.number)
 
 
@@ -207,8 +220,8 @@ def due(connection: Connection, replica: str, now: int, limit: int) -> list[tupl
     return connection.execute(
         "SELECT owner, id FROM entries "
         "WHERE kind = 'delivery' AND operation = 'put' AND state = 'pending' AND replica = ? "
-        "AND coalesce(next_attempt_at, 0) <= ? ORDER BY number LIMIT ?",
-        (replica, now, limit),
+        "AND NOT coalesce(next_attempt_at, 0) BETWEEN ? AND ? ORDER BY number LIMIT ?",  # see `is_put_off`
+        (replica, now + 1, now + PAUSE_MILLISECONDS_MAX, limit),
     ).fetchall()
 
 

@@ -83,10 +83,12 @@ def few_stones(connection: Connection) -> dict[MemoryRef, Stone] | None:
     return {MemoryRef(row[0], row[1]): Stone(revision=row[2] or None, is_begun=bool(row[3])) for row in rows}
 
 
-def begun(connection: Connection, before: int, limit: int) -> list[tuple[str, str]]:
-    """Owner and id of deletions that were begun before a time and whose outcome nobody noted."""
+def begun(connection: Connection, before: int, after: int, limit: int) -> list[tuple[str, str]]:
+    """Owner and id of deletions whose outcome nobody noted and that were begun before a time, or after one that is
+    still to come: then the clock was put back."""
     return connection.execute(
-        "SELECT owner, id FROM tombstones WHERE is_begun AND deleted_at < ? LIMIT ?", (before, limit)
+        "SELECT owner, id FROM tombstones WHERE is_begun AND (deleted_at < ? OR deleted_at > ?) LIMIT ?",
+        (before, after, limit),
     ).fetchall()
 
 
@@ -108,14 +110,18 @@ def settle_changed(connection: Connection, numbers: Iterable[int], changed: Iter
     connection.executemany("INSERT INTO outbox (owner, id, begun_at) VALUES (?, ?, NULL)", changed)
 
 
-def has_forgotten(connection: Connection, before: int) -> bool:
+def has_forgotten(connection: Connection, before: int, after: int) -> bool:
     """Whether there is anything for `settle_forgotten`."""
-    return connection.execute("SELECT 1 FROM outbox WHERE begun_at < ? LIMIT 1", (before,)).fetchone() is not None
+    found = connection.execute("SELECT 1 FROM outbox WHERE begun_at < ? OR begun_at > ? LIMIT 1", (before, after))
+    return found.fetchone() is not None
 
 
-def settle_forgotten(connection: Connection, before: int) -> None:
-    """Count as changed what was begun before a time and never settled: its process died, and either may be true."""
-    rows = connection.execute("SELECT number, owner, id FROM outbox WHERE begun_at < ?", (before,)).fetchall()
+def settle_forgotten(connection: Connection, before: int, after: int) -> None:
+    """Count as changed what was begun before a time, or after one that is still to come, and never settled: its process
+    died, and either may be true."""
+    rows = connection.execute(
+        "SELECT number, owner, id FROM outbox WHERE begun_at < ? OR begun_at > ?", (before, after)
+    ).fetchall()
     settle_changed(connection, [row[0] for row in rows], [(row[1], row[2]) for row in rows])
 
 

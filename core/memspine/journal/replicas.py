@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -73,6 +73,14 @@ def fail(connection: Connection, replica: str, error: str, now: int) -> None:
 def hurry(connection: Connection) -> None:
     """Have every replica tried at once."""
     connection.execute("UPDATE replicas SET next_attempt_at = NULL")
+
+
+def leave_behind(connection: Connection, present: Collection[str]) -> None:
+    """Note that replicas which the chain has no more miss what is dropped now, should they come back."""
+    rows = connection.execute("SELECT name FROM replicas WHERE stage IN ('copying', 'following')").fetchall()
+    for (name,) in rows:
+        if name not in present:
+            move(connection, name, "left behind", cursor=None)
 
 
 def cursors(connection: Connection) -> dict[str, str | None]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -17,6 +18,9 @@ from memspine.journal import Journal, entries, intents, replicas
 from memspine.model import PurgedPlace
 from memspine.replication.delivery import Delivered, Delivery
 from memspine.replication.giving import Giving
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 
 @attrs.frozen(kw_only=True)
@@ -100,4 +104,9 @@ class Deliveries:
         places = [number for name in names if (number := intents.outbox_number(cursors[name])) is not None]
         has_rows = bool(await self._journal.read(partial(intents.outbox, after=0, limit=1)))
         if has_rows and len(places) == len(names):
-            await self._journal.write(partial(intents.trim_outbox, up_to=min(places)))
+            await self._journal.write(partial(_trimmed, up_to=min(places), names=names))
+
+
+def _trimmed(connection: Connection, *, up_to: int, names: Collection[str]) -> None:
+    intents.trim_outbox(connection, up_to)
+    replicas.leave_behind(connection, names)

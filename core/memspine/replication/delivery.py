@@ -67,12 +67,12 @@ class Delivery:
     async def _run(self, ends_at: float | None) -> Delivered:
         records = 0
         position = await self._journal.read(partial(replicas.position, replica=self._replica.name))
-        if (position.next_attempt_at or 0) > _now():
+        if entries.is_put_off(position.next_attempt_at, _now()):
             return Delivered(complete=False, troubles=(f"{self._replica.name}: {position.error}",))
         try:
             await self._check()
             await self._purge()
-            records += await self._again()
+            records += await self._again(ends_at)
             if position.stage == "new":
                 position = await self._begin()
             while position.stage != "left behind":
@@ -133,14 +133,16 @@ class Delivery:
                 raise _ReplicaDown(error) from error
             await self._journal.write(partial(entries.clear, replica=self._replica.name, refs=[(owner, id)]))
 
-    async def _again(self) -> int:
+    async def _again(self, ends_at: float | None) -> int:
         """What was set aside and whose turn has come."""
-        records = 0
-        due = await self._journal.read(partial(entries.due, replica=self._replica.name, now=_now(), limit=DUE_ROWS))
-        if due:
+        records, name, since = 0, self._replica.name, _now()
+        # Each is given once: what is refused again has its next turn later.
+        while due := await self._journal.read(partial(entries.due, replica=name, now=since, limit=DUE_ROWS)):
             refs = dict.fromkeys(MemoryRef(*ref) for ref in due)
             sources = await self._reader.sources(refs, are_named=True)
             records += await self._give(Page(position=None, sources=sources))
+            if len(due) < DUE_ROWS or (ends_at is not None and time.monotonic() >= ends_at):
+                break
         return records
 
     async def _begin(self) -> ReplicaPosition:

@@ -4,11 +4,11 @@ import shutil
 import apsw
 import pytest
 
-from memspine.errors import BackendUnavailable
+from memspine.errors import BackendUnavailable, CursorError
 from memspine_sqlite import backups
 from memspine_sqlite.filesystem import sync_folder
 
-from .tools import ALICE, START, add, ids_of, opened, run, value
+from .tools import ALICE, EVERYONE, START, add, ids_of, opened, run, value
 
 
 def test_a_backup_is_a_whole_store(tmp_path):
@@ -153,3 +153,22 @@ def test_a_folder_can_be_synced(tmp_path):
     sync_folder(tmp_path)
     with pytest.raises(FileNotFoundError):
         sync_folder(tmp_path / "missing")
+
+
+def test_a_cursor_ahead_of_an_older_copy_is_refused(tmp_path):
+    """Where a store was replaced by an older copy of itself, a place in the feed that the copy has not reached is
+    refused: whoever waited there would miss what is written next."""
+
+    async def go():
+        async with opened(tmp_path / "store.db") as store:
+            await add(store, "a")
+            await store.backup(tmp_path / "copy.db")
+            for id in ("b", "c"):
+                await add(store, id)
+            cursor = (await store.changes(scope=EVERYONE, limit=10)).cursor
+        async with opened(tmp_path / "copy.db") as copy:
+            await add(copy, "d")
+            with pytest.raises(CursorError, match="older copy"):
+                await copy.changes(scope=EVERYONE, limit=10, cursor=cursor)
+
+    run(go())

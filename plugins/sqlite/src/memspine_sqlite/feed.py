@@ -14,6 +14,7 @@ from memspine_sqlite.rows import owner_numbers
 from memspine_sqlite.transactions import Transaction
 
 _TRIMMED_EXPECTED = "a cursor behind what was trimmed from the feed"
+_AHEAD_EXPECTED = "a cursor within the feed; this one is of a state that an older copy of the store has replaced"
 
 
 def changes(transaction: Transaction, *, scope: Scope, limit: int, cursor: str | None) -> ChangePage:
@@ -24,6 +25,8 @@ def changes(transaction: Transaction, *, scope: Scope, limit: int, cursor: str |
         behind = seal.position(cursor, backend=transaction.backend)
         if behind < _trimmed(transaction, scope):
             raise CursorError(transaction.backend, cursor, _TRIMMED_EXPECTED)
+        if behind > _end(transaction):
+            raise CursorError(transaction.backend, cursor, _AHEAD_EXPECTED)
     where = _in_scope(transaction, scope).also("sequence > ?", behind)
     rows = sql.rows(
         transaction.connection,
@@ -44,6 +47,14 @@ def changes(transaction: Transaction, *, scope: Scope, limit: int, cursor: str |
     )
     end = page[-1].cursor if page else seal.cursor(max(behind, _trimmed(transaction, scope)))
     return ChangePage(page, end, more=len(rows) > len(page))
+
+
+def _end(transaction: Transaction) -> int:
+    """The last row that the feed ever had."""
+    found: int = sql.value(
+        transaction.connection, "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'changes'), 0)"
+    )
+    return found
 
 
 def _in_scope(transaction: Transaction, scope: Scope) -> Where:
