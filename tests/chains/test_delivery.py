@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from memspine import times
 from memspine.conformance.clauses import clause
 from memspine.contracts import Capability
 from memspine.errors import BackendUnavailable, InvalidMemoryError
@@ -360,6 +361,27 @@ async def test_a_purge_reaches_replicas_and_journal(worlds, primary):
         assert await world["far"].store.history("a", scope=ME) == ()
         assert await same(world, "team", "far", revisions=primary is ALL)
         assert await memory.journal_entries() == ()
+
+
+@clause("CH-58")
+async def test_a_purge_that_a_replica_cannot_do_holds_nothing_up(worlds):
+    """A replica that was away at a purge and turns out to be unable to purge gets the deletion and all that follows,
+    and what it could not erase is listed as dead, with the reason."""
+    world = worlds()
+    async with world.open() as memory:
+        await memory.create("private", id="a")
+        await world.quiet(memory)
+        world.down("team")
+        await memory.purge(["a"])
+        world["team"].store.capabilities = ALL - {Capability.PURGE}
+        await memory.create("later", id="b")
+        await world.back(memory)
+        await world.quiet(memory)
+        page = await world["team"].store.list(MemoryFilter(), scope=ME, now=times.now(), limit=9)
+        assert [one.id for one in page.memories] == ["b"]
+        (entry,) = await memory.journal_entries()
+        assert (entry.operation, entry.state, entry.id) == ("purge", "dead", "a")
+        assert "purge" in entry.error
 
 
 @clause("CH-59")

@@ -171,12 +171,12 @@ def set_aside(
     connection.execute(
         "INSERT INTO entries (kind, state, operation, replica, owner, id, body, noted_at, attempts) "
         "VALUES ('delivery', ?, 'put', ?, ?, ?, '', ?, 0) "
-        "ON CONFLICT (replica, owner, id) WHERE kind = 'delivery' DO UPDATE SET state = excluded.state",
+        "ON CONFLICT (replica, owner, id, operation) WHERE kind = 'delivery' DO UPDATE SET state = excluded.state",
         (state, replica, owner, id, now),
     )
     number = connection.execute(
         "UPDATE entries SET error = ?, next_attempt_at = NULL "
-        "WHERE kind = 'delivery' AND replica = ? AND owner = ? AND id = ? RETURNING number",
+        "WHERE kind = 'delivery' AND operation = 'put' AND replica = ? AND owner = ? AND id = ? RETURNING number",
         (error, replica, owner, id),
     ).fetchone()[0]
     if state == "pending":
@@ -196,8 +196,8 @@ def ask_purge(connection: Connection, replica: str, owner: str, ids: Sequence[st
     connection.executemany(
         "INSERT INTO entries (kind, state, operation, replica, owner, id, body, noted_at) "
         "VALUES ('delivery', 'pending', 'purge', ?, ?, ?, '', ?) "
-        "ON CONFLICT (replica, owner, id) WHERE kind = 'delivery' DO UPDATE "
-        "SET state = excluded.state, operation = excluded.operation",
+        "ON CONFLICT (replica, owner, id, operation) WHERE kind = 'delivery' DO UPDATE "
+        "SET state = excluded.state",
         ((replica, owner, id, now) for id in (("",) if ids is None else ids)),
     )
 
@@ -205,14 +205,23 @@ def ask_purge(connection: Connection, replica: str, owner: str, ids: Sequence[st
 def purges(connection: Connection, replica: str) -> list[tuple[str, str]]:
     """Owner and id (empty: all of the owner) of what has to be erased in a replica."""
     return connection.execute(
-        "SELECT owner, id FROM entries WHERE kind = 'delivery' AND operation = 'purge' AND replica = ? ORDER BY number",
+        "SELECT owner, id FROM entries "
+        "WHERE kind = 'delivery' AND operation = 'purge' AND state = 'pending' AND replica = ? ORDER BY number",
         (replica,),
     ).fetchall()
 
 
+def give_up_purges(connection: Connection, replica: str, error: str) -> None:
+    """Note that a replica cannot erase anything: what it was to erase is dead, and holds nothing up."""
+    connection.execute(
+        "UPDATE entries SET state = 'dead', error = ? WHERE kind = 'delivery' AND operation = 'purge' AND replica = ?",
+        (error, replica),
+    )
+
+
 def forget_purge(connection: Connection, replica: str, owner: str, ids: Sequence[str] | None) -> None:
     """Note that what was to be erased in a replica is, or cannot be."""
-    clear(connection, replica, ((owner, id) for id in (("",) if ids is None else ids)))
+    clear(connection, replica, ((owner, id) for id in (("",) if ids is None else ids)), "purge")
 
 
 def due(connection: Connection, replica: str, now: int, limit: int) -> list[tuple[str, str]]:
@@ -225,11 +234,13 @@ def due(connection: Connection, replica: str, now: int, limit: int) -> list[tupl
     ).fetchall()
 
 
-def clear(connection: Connection, replica: str, refs: Iterable[tuple[str, str]]) -> None:
-    """Forget that memories were set aside: the replica has them now."""
+def clear(
+    connection: Connection, replica: str, refs: Iterable[tuple[str, str]], operation: Literal["put", "purge"] = "put"
+) -> None:
+    """Forget what was set aside: the replica has these memories now, or has erased them."""
     connection.executemany(
-        "DELETE FROM entries WHERE kind = 'delivery' AND replica = ? AND owner = ? AND id = ?",
-        ((replica, owner, id) for owner, id in refs),
+        "DELETE FROM entries WHERE kind = 'delivery' AND operation = ? AND replica = ? AND owner = ? AND id = ?",
+        ((operation, replica, owner, id) for owner, id in refs),
     )
 
 

@@ -28,7 +28,7 @@ STATEMENTS: Final = (
     )""",
     "CREATE INDEX entries_of_memory ON entries (owner, id)",
     "CREATE INDEX entries_by_state ON entries (kind, state, number)",
-    "CREATE UNIQUE INDEX deliveries ON entries (replica, owner, id) WHERE kind = 'delivery'",
+    "CREATE UNIQUE INDEX deliveries ON entries (replica, owner, id, operation) WHERE kind = 'delivery'",
     """CREATE TABLE outbox (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         owner TEXT NOT NULL,

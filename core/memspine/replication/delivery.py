@@ -129,9 +129,15 @@ class Delivery:
         for owner, id in await self._journal.read(partial(entries.purges, replica=self._replica.name)):
             try:
                 await self._giving.purge(owner, None if not id else [id])
+            except CapabilityError as error:
+                name, reason = self._replica.name, str(error)
+                await self._journal.write(partial(entries.give_up_purges, replica=name, error=reason))
+                return
             except MemspineError as error:
                 raise _ReplicaDown(error) from error
-            await self._journal.write(partial(entries.clear, replica=self._replica.name, refs=[(owner, id)]))
+            await self._journal.write(
+                partial(entries.clear, replica=self._replica.name, refs=[(owner, id)], operation="purge")
+            )
 
     async def _again(self, ends_at: float | None) -> int:
         """What was set aside and whose turn has come."""
