@@ -10,7 +10,7 @@ import pytest
 from memspine import times
 from memspine.conformance.clauses import clause
 from memspine.contracts import Capability
-from memspine.errors import BackendUnavailable, InvalidMemoryError
+from memspine.errors import BackendUnavailable, CapabilityError, InvalidMemoryError
 from memspine.model import MemoryChanges, MemoryFilter, NewMemory, Scope
 
 from .worlds import ALL, ME, PLAIN
@@ -363,6 +363,10 @@ async def test_a_purge_reaches_replicas_and_journal(worlds, primary):
         assert await memory.journal_entries() == ()
 
 
+async def cannot_purge(ids, *, scope, now):
+    raise CapabilityError(Capability.PURGE, operation="purge", store="team")
+
+
 @clause("CH-58")
 async def test_a_purge_that_a_replica_cannot_do_holds_nothing_up(worlds):
     """A replica that was away at a purge and turns out to be unable to purge gets the deletion and all that follows,
@@ -373,7 +377,7 @@ async def test_a_purge_that_a_replica_cannot_do_holds_nothing_up(worlds):
         await world.quiet(memory)
         world.down("team")
         await memory.purge(["a"])
-        world["team"].store.capabilities = ALL - {Capability.PURGE}
+        world["team"].store.purge = cannot_purge
         await memory.create("later", id="b")
         await world.back(memory)
         await world.quiet(memory)
