@@ -112,7 +112,7 @@ class Running:
         spools = memory.on_write_failure == "spool"
         left = chain_journal(config)
         # One that is there may hold writes that were acknowledged under other settings.
-        journal = left if config.fallbacks or spools or left.path.exists() else None
+        journal = left if config.fallbacks or spools or left.is_there() else None
         self.chain = Chain(
             [self._member(backend) for backend in (config.primary, *config.fallbacks)],
             deadline_seconds=memory.deadline_seconds,

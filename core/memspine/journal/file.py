@@ -42,6 +42,13 @@ class Journal:
         self._watch = Watch(path)
         self._kept: dict[Callable[[Connection], object], tuple[object, object]] = {}
 
+    def is_there(self) -> bool:
+        """Whether there is a file; one in a folder that may not be looked into counts as none."""
+        try:
+            return self.path.exists()
+        except OSError:
+            return False
+
     async def read(self, work: Callable[[Connection], T]) -> T:
         """The result of `work`, which only reads. A journal that was never written is empty, and none is made."""
         return await self._run(lambda: self._read(work))
