@@ -46,6 +46,27 @@ async def test_however_many_were_deleted(worlds, monkeypatch, few):
         assert [await shown(memory) for _ in range(2)] == [{"c"}] * 2
 
 
+@clause("CH-21")
+async def test_a_replica_that_counts_higher_shows_nothing_deleted(worlds):
+    """A primary without a feed counts a memory that is made again from 1, and its replica goes on counting: what is
+    deleted then stays deleted, though the replica's revision is above that of the deletion."""
+    world = worlds(primary=PLAIN, read_fallback=True)
+    async with world.open() as memory:
+        for _ in range(2):
+            await memory.create("walnut", id="a")
+            await memory.update("a", content="walnut again")
+            await world.quiet(memory)
+            await memory.delete("a")
+            await world.quiet(memory)
+        await memory.create("walnut", id="a")
+        await world.quiet(memory)
+        world.down("team")
+        await memory.delete("a")
+        world.up()
+        world.down("notes")
+        assert await shown(memory) == set()
+
+
 @BOTH
 @pytest.mark.parametrize("way", ["delete", "delete_many", "purge", "put"])
 @clause("CH-21", "CH-27")

@@ -198,7 +198,7 @@ class Execution:
                     entries.note_tried(connection, [entry.number], is_tried=False)
                 continue
             if isinstance(result, Tombstone):
-                revision = result.revision or None
+                revision = result.revision or None if has_feed else None
                 intents.settle_deleted(connection, entry.owner, {entry.id: revision}, now)
             elif not has_feed:
                 intents.lift(connection, entry.owner, [entry.id])

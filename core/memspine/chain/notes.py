@@ -104,7 +104,10 @@ class Notes:
     ) -> None:
         """Note what a write has deleted and changed: as it was told, else as the primary shows it."""
         owner, ids = touched.owner, touched.ids
-        gone: dict[str, int | None] = {**deleted} if deleted is not None else {}
+        gone: dict[str, int | None] = {**(deleted or {})}
+        if not has_feed:
+            # Its revisions are not those of the replicas, which go on counting where it begins anew.
+            gone = dict.fromkeys(gone)
         there: Mapping[str, object] = {}
         if deleted is None and ids:
             scope, now = Scope.of_owner(owner), times.now()

@@ -59,8 +59,7 @@ def plan(
         # It expired without a deletion: so it does there, unless it is about to by itself.
         revision = there.revision + 1 if source.last_revision is None else source.last_revision
         if there.revision < revision:
-            gone = attrs.evolve(there, revision=revision, expires_at=there.updated_at)
-            return Plan(verdict="send", records=(gone,))
+            return Plan(verdict="send", records=(_expired(there, revision),))
     return Plan(verdict="same")
 
 
@@ -72,9 +71,18 @@ def _state(source: Source, memory: Memory, *, sent: Sent | None, there: Memory |
         revision = max(revision, floor + 1)
     if there is not None and (there.revision, there.content_hash) == (revision, memory.content_hash):
         return Plan(verdict="same")
+    if there is not None and revision <= there.revision and there.updated_at < memory.updated_at:
+        # It expired, was swept, and was made again: counted from 1, it takes the place of what has expired there too.
+        return Plan(
+            verdict="send", records=(_expired(there, there.revision + 1), attrs.evolve(memory, revision=revision))
+        )
     known = max(0 if there is None else there.revision, (sent.revision or 0) if sent is not None else 0)
     earlier = [state for state in source.earlier if known < state.revision < revision] if source.has_revisions else []
     return Plan(verdict="send", records=(*earlier, attrs.evolve(memory, revision=revision)))
+
+
+def _expired(memory: Memory, revision: int) -> Memory:
+    return attrs.evolve(memory, revision=revision, expires_at=memory.updated_at)
 
 
 def _deletion(source: Source, stone: Tombstone, *, sent: Sent | None, there: Memory | None, floor: int | None) -> Plan:
