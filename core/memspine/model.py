@@ -101,6 +101,19 @@ class NewMemory:
     expires_at: datetime | None = None
     created_at: datetime | None = None
 
+    @classmethod
+    def of(cls, memory: Memory) -> NewMemory:
+        """What to remember to have a memory again, without its id, revision and telemetry."""
+        return cls(
+            content=memory.content,
+            type=memory.type,
+            session=memory.session,
+            key=memory.key,
+            metadata=memory.metadata,
+            expires_at=memory.expires_at,
+            created_at=memory.created_at,
+        )
+
 
 @attrs.frozen(kw_only=True)
 class MemoryChanges:

@@ -173,18 +173,7 @@ class PlainWriter:
             self.mints_times = bool(self.mints_times) or one.memory.created_at != memory.created_at
 
     async def _written(self, owner: str, memories: Sequence[Memory]) -> tuple[Written, ...]:
-        news = [
-            NewMemory(
-                content=memory.content,
-                type=memory.type,
-                session=memory.session,
-                key=memory.key,
-                metadata=memory.metadata,
-                expires_at=memory.expires_at,
-                created_at=memory.created_at,
-            )
-            for memory in memories
-        ]
+        news = [NewMemory.of(memory) for memory in memories]
         return await create(self.target, news, owner=owner, ids=[memory.id for memory in memories])
 
 

@@ -147,7 +147,7 @@ class Reconciling:
             metadata=there.metadata,
             expires_at=there.expires_at,
         )
-        new = NewMemory(**changes.named(), created_at=there.created_at)
+        new = NewMemory.of(there)
 
         async def store(backend: MemoryBackend) -> None:
             try:

@@ -175,7 +175,7 @@ class Storing:
         for record in batch:
             self._not_kept.add(record)
             if isinstance(record.last, Memory):
-                memories.append(ImportedMemory(line=record.line, memory=_as_new(record.last), id=record.last.id))
+                memories.append(ImportedMemory(line=record.line, memory=NewMemory.of(record.last), id=record.last.id))
             else:
                 self.tally.bad(BadLine(record.line, "a deletion, which this store cannot take over (capability 'put')"))
         if memories:
@@ -247,15 +247,3 @@ def _expected_outcome(old: Memory | None, record: ImportedRecord) -> PutOutcome:
         return PutOutcome.APPLIED
     same = old.revision == record.last.revision and isinstance(record.last, Memory)
     return PutOutcome.CONFLICT if same else PutOutcome.STALE
-
-
-def _as_new(memory: Memory) -> NewMemory:
-    return NewMemory(
-        content=memory.content,
-        type=memory.type,
-        session=memory.session,
-        key=memory.key,
-        metadata=memory.metadata,
-        expires_at=memory.expires_at,
-        created_at=memory.created_at,
-    )
