@@ -341,7 +341,7 @@ class MemoryManager(Keeping):
         scope = self._open.policy.listing_scope(
             owner, session=session, shared=shared, everyone=everyone, management=management
         )
-        now = times.now()
+        now, waiting = times.now(), await self._open.chain.waiting(scope)
         page = await self._open.chain.read_listing(
             "list",
             lambda backend: backend.list(
@@ -351,7 +351,7 @@ class MemoryManager(Keeping):
         counts = await self._open.chain.read_listing(
             "count", lambda backend: backend.count(checked, scope=scope, now=now)
         )
-        hidden = await self._open.chain.hidden(page.value.memories, scope=scope, backend=page.backend)
+        hidden = await self._open.chain.hidden(page.value.memories, scope=scope, backend=page.backend, before=waiting)
         return PageResult(
             memories=hidden.without(page.value.memories),
             total=counts.value.total,

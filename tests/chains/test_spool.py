@@ -136,6 +136,48 @@ async def test_what_waits_is_seen_by_get(spooling):
         )  # fmt: skip
 
 
+def after(store, name, work):
+    """Have `work` done once, when a call of a store has its answer and before it is given."""
+    found = getattr(store, name)
+
+    async def call(*arguments, **named):
+        delattr(store, name)
+        answer = await found(*arguments, **named)
+        await work()
+        return answer
+
+    setattr(store, name, call)
+
+
+@clause("CH-33")
+async def test_a_read_shows_what_is_done_while_it_reads(spooling):
+    """A read that begins after a write was acknowledged shows it, also where it waited then and is done by another
+    process just after the primary was asked."""
+    world = spooling()
+    async with world.open() as memory, world.open() as other:
+        for id in "abcd":
+            await memory.create(f"walnut {id}", id=id)
+        asked = {
+            "get_many": ("a", lambda: other.get_many(["a", "b", "c", "d"])),
+            "list": ("b", other.list),
+            "lexical": ("c", lambda: other.search("walnut")),
+        }
+        for call, (gone, read) in asked.items():
+            world.down("notes")
+            await memory.delete(gone)
+            await memory.update("d", content=f"walnut and {gone}")
+            await world.back(memory)
+            after(world.stores["notes"].store, call, lambda: memory.maintain(["deliver"]))
+            answer = await read()
+            assert await memory.journal_entries() == ()
+            if call == "get_many":
+                assert (gone not in answer, answer["d"].memory.content) == (True, "walnut and a")
+            elif call == "list":
+                assert gone not in {one.id for one in answer.memories}
+            else:
+                assert gone not in {hit.memory.id for hit in answer.hits}
+
+
 @clause("CH-35")
 async def test_no_write_overtakes_another(spooling):
     """A write of an owner whose writes wait goes behind them, even when the primary is back: all are done at once, and

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 import attrs
 
@@ -14,6 +15,9 @@ from memspine.errors import InvalidMemoryError, JournalError
 from memspine.journal import Journal, entries
 from memspine.journal.entries import Waiting
 from memspine.model import Memory, MemoryRef, Scope
+
+GATHERINGS_MAX: Final = 3
+"""So often the stores are asked where writes are done meanwhile."""
 
 
 @attrs.frozen(kw_only=True)
@@ -42,40 +46,63 @@ class Overlay:
         text = f"{len(found)} writes wait for the primary: what they store is not found yet, what they change is old"
         return WaitingWrites(deleted=deleted, degraded=(text,))
 
-    async def over(self, gathered: Gathered, ids: Sequence[str], *, scope: Scope) -> Gathered:
-        """The memories with their writes done. Where the journal cannot be read, they are as they are, and that is
-        told."""
+    async def over(self, gather: Callable[[], Awaitable[Gathered]], ids: Sequence[str], *, scope: Scope) -> Gathered:
+        """What `gather` finds, with the writes done that wait. Where the journal cannot be read, it is as it is, and
+        that is told."""
         owners = scope.require_readable("get")
+        found, trouble = await self._looked_up(owners, ids)
+        gathered = await gather()
+        for _ in range(GATHERINGS_MAX - 1):
+            if not found:
+                break
+            before, (found, trouble) = found, await self._looked_up(owners, ids)
+            if trouble or _numbers(before) <= _numbers(found):
+                break
+            # Some were done meanwhile, before the store was asked or after.
+            if gathered.failures:
+                found = before
+                break
+            gathered = await gather()
+        if trouble:
+            return attrs.evolve(gathered, degraded=(*gathered.degraded, trouble))
+        return _laid_over(gathered, found, owners) if found else gathered
+
+    async def _looked_up(self, owners: Sequence[str], ids: Sequence[str]) -> tuple[Sequence[Waiting], str]:
+        """The writes that wait for these memories, or why nobody can say."""
         try:
-            found = await self._found(owners, ids)
+            return await self._found(owners, ids), ""
         except JournalError as error:
-            return attrs.evolve(gathered, degraded=(*gathered.degraded, str(error)))
-        if not found:
-            return gathered
-        by_ref, unreadable = _writes(found)
-        gathered = attrs.evolve(gathered, degraded=(*gathered.degraded, *unreadable))
-        memories, backends, pending = dict(gathered.memories), dict(gathered.backends), set()
-        for ref, writes in by_ref.items():
-            memory = memories.get(ref.id)
-            if memory is not None and memory.owner != ref.owner:
-                if ref.owner != owners[0]:
-                    continue  # the caller's own memory of this id comes first
-                memory = None
-            if memory is None and gathered.failures and _changes_only(writes):
-                continue  # what they change cannot be read now, and the failures say why
-            memories.pop(ref.id, None)
-            after = _after(memory, writes)
-            if after is not None:
-                memories[ref.id], backends[ref.id] = after, JOURNAL
-            if after is not None or isinstance(writes[-1], Delete):
-                pending.add(ref.id)
-        in_order = {id: memories[id] for id in ids if id in memories}
-        return attrs.evolve(gathered, memories=in_order, backends=backends, pending=frozenset(pending))
+            return (), str(error)
 
     async def _found(self, owners: Sequence[str], ids: Sequence[str]) -> list[Waiting]:
         if not await self._journal.kept(entries.has_any_waiting):
             return []
         return await self._journal.read(partial(entries.waiting_of, owners=owners, ids=ids))
+
+
+def _numbers(found: Sequence[Waiting]) -> set[int]:
+    return {entry.number for entry in found}
+
+
+def _laid_over(gathered: Gathered, found: Sequence[Waiting], owners: Sequence[str]) -> Gathered:
+    by_ref, unreadable = _writes(found)
+    gathered = attrs.evolve(gathered, degraded=(*gathered.degraded, *unreadable))
+    memories, backends, pending = dict(gathered.memories), dict(gathered.backends), set()
+    for ref, writes in by_ref.items():
+        memory = memories.get(ref.id)
+        if memory is not None and memory.owner != ref.owner:
+            if ref.owner != owners[0]:
+                continue  # the caller's own memory of this id comes first
+            memory = None
+        if memory is None and gathered.failures and _changes_only(writes):
+            continue  # what they change cannot be read now, and the failures say why
+        memories.pop(ref.id, None)
+        after = _after(memory, writes)
+        if after is not None:
+            memories[ref.id], backends[ref.id] = after, JOURNAL
+        if after is not None or isinstance(writes[-1], Delete):
+            pending.add(ref.id)
+    return attrs.evolve(gathered, memories=memories, backends=backends, pending=frozenset(pending))
 
 
 def _writes(found: Sequence[Waiting]) -> tuple[Mapping[MemoryRef, list[Write]], list[str]]:

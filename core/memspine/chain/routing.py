@@ -28,7 +28,7 @@ from memspine.journal.intents import Stone
 from memspine.model import Health, Memory, MemoryRef, Scope, Tombstone
 
 if TYPE_CHECKING:
-    from memspine.chain.overlay import Overlay
+    from memspine.chain.overlay import Overlay, WaitingWrites
     from memspine.chain.spool import Spool
 
 T = TypeVar("T")
@@ -218,9 +218,19 @@ class Chain:
         seconds = min(self._deadline_seconds, within_seconds or self._deadline_seconds)
         return await self._first_answer(self._members, "search", call, seconds=itertools.repeat(seconds))
 
-    async def hidden(self, memories: Sequence[Memory], *, scope: Scope, backend: str) -> Hidden:
-        """Which of the memories that a backend gave must not be shown. Raises JournalError where nobody can say what
-        was deleted, because the answer is a fallback's."""
+    async def waiting(self, scope: Scope) -> WaitingWrites | None:
+        """What waits for the primary now, for `hidden`."""
+        try:
+            return None if self._overlay is None else await self._overlay.waiting(scope)
+        except JournalError:
+            return None  # which `hidden` will meet and tell
+
+    async def hidden(
+        self, memories: Sequence[Memory], *, scope: Scope, backend: str, before: WaitingWrites | None = None
+    ) -> Hidden:
+        """Which of the memories that a backend gave must not be shown; `before` is what waited when it was asked, which
+        may have been done since. Raises JournalError where nobody can say what was deleted, because the answer is a
+        fallback's."""
         is_primarys = backend == self.primary.name
         refs = [MemoryRef(memory.owner, memory.id) for memory in memories]
         stones: Stones = {}
@@ -239,6 +249,8 @@ class Chain:
             if not is_primarys:
                 raise
             return Hidden(degraded=(str(error),))
+        if before is not None:
+            gone |= before.deleted
         return Hidden(refs=frozenset(gone | waiting.deleted), degraded=waiting.degraded)
 
     async def get_many(
@@ -250,25 +262,12 @@ class Chain:
         primary failed.
         """
         wanted = tuple(dict.fromkeys(ids))
-        gathering = _Gathering(wanted)
         ends_at = time.monotonic() + self._deadline_seconds
-        for place, member in enumerate(self._members[:1] if primary_only else self._members):
-            missing = gathering.missing
-            if not missing:
-                break
-            has_failed = bool(gathering.failures)
-            if member is not self.primary and member.replicates and not has_failed:
-                continue
-            seconds = _share(ends_at, len(self._members) - place)
-            getter = _getter(missing, scope=scope, now=now)
-            if member is self.primary:
-                await self._ask_primary(gathering, getter, scope=scope, seconds=seconds, primary_only=primary_only)
-            else:
-                await self._ask_fallback(gathering, member, getter, scope=scope, now=now, seconds=seconds)
-            if gathering.is_closed:
-                break
-        gathered = gathering.result(ids)
-        return gathered if self._overlay is None else await self._overlay.over(gathered, wanted, scope=scope)
+        members = self._members[:1] if primary_only else self._members
+        gather = partial(self._gather, wanted, members, scope=scope, now=now, ends_at=ends_at)
+        gathered = await gather() if self._overlay is None else await self._overlay.over(gather, wanted, scope=scope)
+        in_order = {id: gathered.memories[id] for id in ids if id in gathered.memories}
+        return attrs.evolve(gathered, memories=in_order)
 
     async def health(self, *, deep: bool = False) -> dict[str, Health]:
         """A probe of every member, by name, primary first; a member that fails is reported, not raised."""
@@ -285,15 +284,37 @@ class Chain:
 
     # ── inside ──
 
+    async def _gather(
+        self, wanted: Sequence[str], members: Sequence[Member], *, scope: Scope, now: datetime, ends_at: float
+    ) -> Gathered:
+        """What the stores have, each asked for what is still missing."""
+        gathering = _Gathering(wanted)
+        for place, member in enumerate(members):
+            missing = gathering.missing
+            if not missing:
+                break
+            has_failed = bool(gathering.failures)
+            if member is not self.primary and member.replicates and not has_failed:
+                continue
+            seconds = _share(ends_at, len(self._members) - place)
+            getter = _getter(missing, scope=scope, now=now)
+            if member is self.primary:
+                others = any(not one.replicates for one in members[1:])
+                await self._ask_primary(gathering, getter, scope=scope, seconds=seconds, asks_others=others)
+            else:
+                await self._ask_fallback(gathering, member, getter, scope=scope, now=now, seconds=seconds)
+            if gathering.is_closed:
+                break
+        return gathering.result()
+
     async def _ask_primary(
-        self, gathering: _Gathering, getter: Getter, *, scope: Scope, seconds: float, primary_only: bool
+        self, gathering: _Gathering, getter: Getter, *, scope: Scope, seconds: float, asks_others: bool
     ) -> None:
         try:
             gathering.add(await self.primary.call("get", getter, seconds=seconds), self.primary.name)
         except BackendUnavailable as error:
             gathering.failures.append(str(error))
             return
-        asks_others = not primary_only and any(not member.replicates for member in self._members[1:])
         if gathering.missing and asks_others:
             try:
                 gathering.drop(await self._deleted(gathering.missing, scope=scope, seconds=seconds))
@@ -416,10 +437,9 @@ class _Gathering:
         self.failures.append(failure)
         self.is_closed = True
 
-    def result(self, ids: Sequence[str]) -> Gathered:
-        """All that was found, in the order asked."""
-        in_order = {id: self._memories[id] for id in ids if id in self._memories}
-        return Gathered(memories=in_order, backends=self._backends, failures=tuple(self.failures))
+    def result(self) -> Gathered:
+        """All that was found."""
+        return Gathered(memories=self._memories, backends=self._backends, failures=tuple(self.failures))
 
 
 def _share(ends_at: float, members: int) -> float:

@@ -49,12 +49,12 @@ class Retrieval:
         started = time.perf_counter()
         terms = query_terms(request.text)
         wanted = self._first_round(request)
+        waiting = await self._chain.waiting(request.scope)
         while True:
             answer, leg = await self._ask(request, terms, memories=wanted)
             found = answer.value
-            hidden = await self._chain.hidden(
-                [candidate.memory for candidate in found.candidates], scope=request.scope, backend=answer.backend
-            )
+            memories = [candidate.memory for candidate in found.candidates]
+            hidden = await self._chain.hidden(memories, scope=request.scope, backend=answer.backend, before=waiting)
             kept, refused = allowed(found.candidates, request, deleted=hidden.refs)
             # What the rules cut is replaced from further down, until the answer is full or nothing is left.
             is_enough = len(kept) >= (looked_at_max(request) if request.max_tokens is not None else request.limit)
