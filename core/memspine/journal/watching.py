@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ class Watch:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path = os.fspath(path)  # asked at every turn
         self._connection: Connection | None = None
         self._file: tuple[int, int] | None = None
         self._lock = threading.Lock()
@@ -47,7 +48,7 @@ class Watch:
         """Something that equals what it was before if nobody has written since; None where that cannot be told now,
         as while somebody is committing."""
         try:
-            found = self._path.stat()
+            found = os.stat(self._path)  # noqa: PTH116 - several times quicker than by a Path
         except FileNotFoundError:
             return ABSENT
         except OSError:
