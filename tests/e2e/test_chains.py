@@ -16,8 +16,8 @@ from .chaining.judging import findings, out_of_order, sent_twice, twice
 from .chaining.stage import Process, Stage, wait_for_lines
 from .chaining.writing import ARCHIVED, chances
 
-MEMORIES = int(os.environ.get("MEMSPINE_TEST_MEMORIES", "160"))
-"""How many memories are made by two owners; with 5000 it takes many minutes."""
+FEW, MANY = (int(os.environ.get("MEMSPINE_TEST_MEMORIES", count)) for count in ("160", "5000"))
+"""How many memories are made by two owners: many take minutes."""
 SEED = os.environ.get("MEMSPINE_TEST_SEED", "1")
 OWNERS = ("ann", "ben")
 POINTS_MIN = 60
@@ -34,10 +34,11 @@ class Topology:
     replicas: tuple[str, ...]
     others: tuple[str, ...] = ()
     memory: dict = attrs.field(factory=dict)
+    memories: int = FEW
 
 
 TOPOLOGIES = {
-    "sqlite first": Topology("notes", ("team",), ("archive",)),
+    "sqlite first": Topology("notes", ("team",), ("archive",), memories=MANY),
     "capable service first": Topology("team", ("notes",), ("archive",), {"on_write_failure": "spool"}),
     "plain service first": Topology("archive", ("notes", "team")),
 }
@@ -79,11 +80,11 @@ def provoke(stage):
     return provoked
 
 
-def torment(stage, luck):
+def torment(stage, luck, *, memories):
     """Kill and start again the driver and both services, until the driver has done its work; then all run."""
-    driver = Process(("driver", stage.config, stage.log, MEMORIES, SEED)).start()
+    driver = Process(("driver", stage.config, stage.log, memories, SEED)).start()
     while driver.runs:
-        wait_for_lines(stage.log, luck.randint(1, MEMORIES * 8 // EVENTS), seconds=1)
+        wait_for_lines(stage.log, luck.randint(1, memories * 8 // EVENTS), seconds=1)
         for service in stage.services.values():
             if not service.runs and luck.random() < 0.6:
                 service.start()
@@ -109,11 +110,11 @@ def test_whoever_is_killed_nothing_is_lost(stage, kind):
     fill_archive(stage) if topology.primary != "archive" else None
     stage.configure(topology.primary, replicas=topology.replicas, others=topology.others, **topology.memory)
     provoked = provoke(stage)
-    torment(stage, chances(SEED, kind))
+    torment(stage, chances(SEED, kind), memories=topology.memories)
     belief = Belief.read(stage.log)
     print(f"{kind}: {belief.lines} lines, {dict(belief.outcomes)}")
     assert belief.faults == []
-    assert sum(belief.promised.values()) >= MEMORIES
+    assert sum(belief.promised.values()) >= topology.memories
     stage.drain(provoked=provoked)
     with stage.memory() as memory:
         entries = memory.journal_entries()
@@ -145,7 +146,7 @@ def write_much(stage):
     """Make, change and delete memories without delivering anything."""
     with stage.memory() as memory:
         for owner in OWNERS:
-            for number in range(MEMORIES // 2):
+            for number in range(FEW // 2):
                 id = f"{owner}-early-{number}"
                 memory.create(f"{owner} has {id} walnut", id=id, owner=owner, management=True)
                 if number % 3 == 0:
@@ -183,7 +184,7 @@ def test_killed_deliverers_apply_nothing_twice(stage, primary, replicas):
     stage.configure(primary, replicas=replicas)
     write_much(stage)
     (stage.folder / "go").touch()
-    driver = Process(("driver", stage.config, stage.log, MEMORIES // 2, SEED)).start()
+    driver = Process(("driver", stage.config, stage.log, FEW // 2, SEED)).start()
     both = [Process(("deliverer", stage.config, stage.folder)).start() for _ in range(2)]
     for _ in range(EVENTS // 2):
         time.sleep(luck.uniform(0.1, 0.8))

@@ -18,8 +18,10 @@ from .judging import contradiction
 from .writing import ARCHIVED, Log, Pen, chances
 
 OWNERS = ("ann", "ben")
-PAUSE_SECONDS = 0.01
-"""So that processes are killed while there is work, and not all of it is done between two kills."""
+PAUSES_SECONDS = 2.5
+"""How long all pauses of an owner that makes few memories take: so that processes are killed while there is work, and
+not all of it is done between two kills."""
+PAUSE_SECONDS_MAX = 0.01
 LIST_SIZE = 40
 
 
@@ -33,6 +35,7 @@ class Writer:
         self.fates = log.belief.fates[owner]
         self.ids = list(self.fates)
         self.is_well = True
+        self.pause_seconds = min(PAUSE_SECONDS_MAX, PAUSES_SECONDS / count)
         self.unmade = [id for id, fate in self.fates.items() if not fate.is_promised]
 
     async def run(self):
@@ -40,7 +43,7 @@ class Writer:
         while self.log.belief.promised[self.owner] < self.count:
             await self.step()
             # A spool that is worked off while it is filled would never be empty.
-            longest = 2 * PAUSE_SECONDS if self.is_well else 10 * PAUSE_SECONDS
+            longest = 2 * self.pause_seconds if self.is_well else 10 * PAUSE_SECONDS_MAX
             await asyncio.sleep(self.chances.uniform(0, longest))
 
     async def step(self):
