@@ -45,7 +45,11 @@ async def chain_status(chain: Chain) -> ChainStatus:
         replica = None
         if chain.journal is not None and member.name in positions:
             reader = PrimaryReader(chain, chain.journal) if healths[chain.primary.name].ok else None
-            replica = await _replica(member.name, positions[member.name], counts=counts, reader=reader)
+            position = positions[member.name]
+            if position.is_of_another(member.store):
+                replica = ReplicaStatus(stage="new", error=replicas.MOVED)
+            else:
+                replica = await _replica(member.name, position, counts=counts, reader=reader)
         backends.append(
             BackendStatus(
                 name=member.name,
