@@ -218,22 +218,26 @@ async def delivered(place):
 
 @clause("CH-61")
 async def test_a_replica_that_gets_another_place(tmp_path):
-    """A replica whose name stays while its file is another is told as a new one, and gets all that there is."""
+    """A replica whose name stays while its file is another is told as a new one, and gets all that there is, with its
+    history."""
     old, new = (Place(tmp_path / "here", data=tmp_path, team=path) for path in ("team.db", "other.db"))
     async with old.open() as memory:
         await memory.create("one", id="a")
         await memory.create("two", id="b")
+    await delivered(old)
+    async with old.open() as memory:
+        await memory.update("b", content="three")
     await delivered(old)
     async with new.open() as memory:
         status = await memory.status()
         assert status.backends[1].replica.stage == "new"
         assert "team: is another store than before: it is copied from the start" in "\n".join(status.problems)
         report = await memory.maintain(["deliver"])
-        assert (report.delivered, report.complete) == (2, True)
+        assert (report.delivered, report.complete) == (3, True)
         assert len(report.troubles) == 1
         assert (await memory.maintain(["deliver"])).troubles == ()
         assert (await memory.status()).problems == ()
-    assert await replica_of(new, "other.db") == {"a": "one", "b": "two"}
+    assert await replica_of(new, "other.db") == {"a": "one", "b": "three"}
 
 
 @clause("CH-61")

@@ -84,11 +84,10 @@ def note_store(connection: Connection, replica: str, store: str) -> None:
     )
     if not before.is_of_another(store):
         return
-    if before.stage != "left behind":
-        feed = before.cursor if before.stage == "following" else before.feed
-        stage: Stage = "new" if before.stage == "new" else "copying"
-        move(connection, replica, stage, cursor=None, feed=feed)
-    hurry(connection, replica)
+    if before.stage == "following":
+        move(connection, replica, "copying", cursor=None, feed=before.cursor)
+    else:
+        move(connection, replica, before.stage, cursor=None, feed=before.feed)
     connection.execute("DELETE FROM sent WHERE replica = ?", (replica,))
     clear_aside(connection, replica)
 
@@ -113,9 +112,9 @@ def fail(connection: Connection, replica: str, error: str, now: int) -> None:
     )
 
 
-def hurry(connection: Connection, replica: str | None = None) -> None:
-    """Have a replica (None: every one) tried at once."""
-    connection.execute("UPDATE replicas SET next_attempt_at = NULL WHERE name = coalesce(?, name)", (replica,))
+def hurry(connection: Connection) -> None:
+    """Have every replica tried at once."""
+    connection.execute("UPDATE replicas SET next_attempt_at = NULL")
 
 
 def leave_behind(connection: Connection, present: Collection[str]) -> None:
