@@ -1,6 +1,7 @@
 """Whose a journal is, and whose a replica: no store gets what waits for another."""
 
 import sqlite3
+from functools import partial
 
 import pytest
 
@@ -9,6 +10,7 @@ from memspine.chain import chain_journal
 from memspine.config import config_from_mapping
 from memspine.conformance.clauses import clause
 from memspine.errors import JournalError, NotFoundError
+from memspine.journal import Journal, Whose, entries, replicas
 from memspine.plugins import Plugins
 
 BROKEN = b"no database at all " * 100
@@ -285,3 +287,19 @@ async def test_what_was_set_aside_for_another_replica(tmp_path):
     async with new.open() as memory:
         assert await memory.journal_entries() == ()
     assert await replica_of(new, "other.db") == {"a": "ours"}
+
+
+@clause("CH-57", "CH-61")
+async def test_another_replica_in_place_of_one_that_was_left_behind(tmp_path):
+    """It stays left behind, because it may be the same one, moved; what had to be erased and was given up is tried
+    again."""
+    one = Journal(tmp_path / "waiting.journal", whose=Whose(primary="notes", plugin="sqlite"))
+    await one.write(partial(replicas.note_store, replica="team", store="a"))
+    await one.write(partial(replicas.move, replica="team", stage="left behind", cursor=None))
+    await one.write(partial(entries.ask_purge, replica="team", owner="me", ids=["a"], now=0))
+    await one.write(partial(entries.give_up_purges, replica="team", error="it cannot"))
+    await one.write(partial(replicas.note_store, replica="team", store="b"))
+    position = await one.read(partial(replicas.position, replica="team"))
+    assert (position.stage, position.store) == ("left behind", "b")
+    assert await one.read(partial(entries.purges, replica="team")) == [("me", "a")]
+    await one.close()

@@ -10,7 +10,7 @@ from memspine.errors import CursorError, JournalError, MemspineError
 from memspine.journal import entries, replicas
 from memspine.journal.replicas import ReplicaPosition
 from memspine.replication.sources import PrimaryReader
-from memspine.status import BackendStatus, ChainStatus, JournalStatus, ReplicaStatus, Role
+from memspine.status import BackendStatus, ChainStatus, JournalStatus, ReplicaStatus, Role, Stage
 
 Counted = Mapping[tuple[str, str, str], int]
 
@@ -47,7 +47,8 @@ async def chain_status(chain: Chain) -> ChainStatus:
             reader = PrimaryReader(chain, chain.journal) if healths[chain.primary.name].ok else None
             position = positions[member.name]
             if position.is_of_another(member.store):
-                replica = ReplicaStatus(stage="new", error=replicas.MOVED)
+                stage: Stage = "left behind" if position.stage == "left behind" else "new"
+                replica = ReplicaStatus(stage=stage, error=replicas.MOVED)
             else:
                 replica = await _replica(member.name, position, counts=counts, reader=reader)
         backends.append(
