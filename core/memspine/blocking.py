@@ -123,6 +123,7 @@ class MemoryManager:
     status = _blocking(AsyncMemoryManager.status)
     journal_entries = _blocking(AsyncMemoryManager.journal_entries)
     retry = _blocking(AsyncMemoryManager.retry)
+    adopt_journal = _blocking(AsyncMemoryManager.adopt_journal)
     drop = _blocking(AsyncMemoryManager.drop)
     reconcile = _blocking(AsyncMemoryManager.reconcile)
     get = _blocking(AsyncMemoryManager.get)

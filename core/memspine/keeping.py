@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+import attrs
 
 from memspine import times
 from memspine.chain.bulk import purge
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from memspine.indexing import Progress
     from memspine.maintenance import Kind, MaintenanceReport
     from memspine.running import Running
-    from memspine.status import ChainStatus, JournalEntry, ReconcileReport
+    from memspine.status import Adoption, ChainStatus, JournalEntry, ReconcileReport
 
 
 class Keeping:
@@ -99,9 +102,11 @@ class Keeping:
 
     async def status(self) -> ChainStatus:
         """Every backend, asked now, and what waits in the journal for the primary and for each replica."""
+        from memspine.chain import stray_journals
         from memspine.replication import chain_status
 
-        return await chain_status(self._open.chain)
+        strays = await asyncio.to_thread(stray_journals, self._open.config)
+        return attrs.evolve(await chain_status(self._open.chain), strays=strays)
 
     async def journal_entries(self, *, limit: int = LIMIT_MAX) -> tuple[JournalEntry, ...]:
         """What waits in the journal, by number. Raises JournalError."""
@@ -127,6 +132,16 @@ class Keeping:
 
         journal = self._open.chain.journal
         return self._no_entries(numbers) if journal is None else await drop(journal, self._numbers(numbers) or ())
+
+    async def adopt_journal(self, *, dry_run: bool = True) -> Adoption:
+        """Make the journal, which belongs to another chain, this one's: what waits in it goes into this primary from
+        then on. That is for a store that was moved or renamed. With `dry_run` it is only told whose it is. Raises
+        JournalError."""
+        from memspine.chain import chain_journal
+        from memspine.replication import adopt
+
+        journal = self._open.chain.journal or chain_journal(self._open.config)
+        return await adopt(journal, dry_run=dry_run)
 
     async def reconcile(self, replica: str, *, take: Literal["primary", "replica"] | None = None) -> ReconcileReport:
         """Make a replica the same as the primary again; what both have changed stays in conflict, unless one side is

@@ -429,6 +429,7 @@ class Running:
             open=lambda: self._opened(settings.provider, settings.options, name=settings.name),
             redact=lambda text: redacted(text, settings.options),
             replicates=settings.replicate,
+            store=settings.identity(self.config.folders).mark if settings.replicate else "",
         )
 
     def _opened(self, provider: Provider[T, Any], options: object, *, name: str) -> AbstractAsyncContextManager[T]:

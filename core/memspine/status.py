@@ -86,11 +86,48 @@ class JournalStatus:
 
 
 @attrs.frozen(kw_only=True)
+class StrayJournal:
+    """A journal that is not this chain's, and may have been: whose it is (`is_ours`: this very store's), how many
+    writes and deliveries stand in it, or why it cannot be read."""
+
+    path: Path
+    owner: str = ""
+    is_ours: bool = False
+    writes: int = 0
+    deliveries: int = 0
+    error: str = ""
+
+    def __str__(self) -> str:
+        if self.error:
+            return f"another journal, {self.path}, may hold writes that wait, and cannot be read: {self.error}"
+        held = (
+            f"another journal, {self.path}, holds {self.writes} writes and {self.deliveries} deliveries of {self.owner}"
+        )
+        if self.is_ours:
+            return f"{held}; name it in `[journal] path` until they are done"
+        return f"{held}; if that is this store, name the file in `[journal] path` and run `memspine journal adopt`"
+
+
+@attrs.frozen(kw_only=True)
+class Adoption:
+    """A journal that changes hands: whose it was (empty: this chain's already), whose it is then, and how many writes
+    and deliveries stand in it."""
+
+    path: Path
+    owner: str = ""
+    new_owner: str = ""
+    writes: int = 0
+    deliveries: int = 0
+
+
+@attrs.frozen(kw_only=True)
 class ChainStatus:
-    """Every backend, primary first, and the journal (None where the chain needs none)."""
+    """Every backend, primary first, the journal (None where the chain needs none), and other journals that may hold
+    something of this chain."""
 
     backends: tuple[BackendStatus, ...]
     journal: JournalStatus | None = None
+    strays: tuple[StrayJournal, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -118,6 +155,7 @@ class ChainStatus:
                 lines.append(f"journal: {self.journal.error}")
             if self.journal.dead:
                 lines.append(f"journal: {self.journal.dead} writes that did not go; see `memspine journal list`")
+        lines += [f"journal: {stray}" for stray in self.strays]
         return tuple(lines)
 
 

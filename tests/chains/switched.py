@@ -9,7 +9,7 @@ from functools import partial
 from memspine.chain import Chain, Member
 from memspine.conformance.reference.backend import ReferenceBackend
 from memspine.errors import BackendUnavailable
-from memspine.journal import Journal, replicas
+from memspine.journal import Journal, Whose, replicas
 from memspine.replication import Deliveries
 
 OUTAGES = ("up", "refused", "lost", "broken")
@@ -57,7 +57,7 @@ class World:
 
     def start(self):
         """Another process: with its own breakers and its own connection to the journal."""
-        self.journal = Journal(self.path, primary=self.primary.name, plugin="reference")
+        self.journal = Journal(self.path, whose=Whose(primary=self.primary.name, plugin="reference"))
         members = [
             Member(one.name, open=partial(_opened, one), replicates=one in self.replicas)
             for one in (self.primary, *self.replicas, *self.fallbacks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sqlite3
 import stat
@@ -18,14 +19,14 @@ import pytest
 
 from memspine.conformance.clauses import clause
 from memspine.errors import JournalError
-from memspine.journal import Journal, entries
+from memspine.journal import Journal, Whose, entries
 from memspine.journal.schema import VERSION
 
 NOW = 1_750_000_000_000
 
 
-def journal(path, *, primary="notes", plugin="sqlite"):
-    return Journal(Path(path), primary=primary, plugin=plugin)
+def journal(path, *, primary="notes", plugin="sqlite", store="", place=""):
+    return Journal(Path(path), whose=Whose(primary=primary, plugin=plugin, store=store, place=place))
 
 
 def enter(id, *, owner="me", body="{}"):
@@ -154,15 +155,25 @@ def test_a_file_that_is_no_journal_of_ours(tmp_path, bad):
     assert (path.read_bytes() if path.is_file() else None) == before
 
 
-@pytest.mark.parametrize(("primary", "plugin"), [("others", "sqlite"), ("notes", "http")])
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"primary": "others"}, "of primary 'notes' (sqlite), not of primary 'others' (sqlite)"),
+        ({"plugin": "http"}, "of primary 'notes' (sqlite), not of primary 'notes' (http)"),
+        ({"store": "f" * 64}, "of primary 'notes' (sqlite), not of primary 'notes' (sqlite, store ffffffffffff)"),
+        ({"store": "f" * 64, "place": "/a.db"}, "of primary 'notes' (sqlite), not of primary 'notes' (sqlite, /a.db)"),
+    ],
+    ids=["name", "plugin", "store", "place"],
+)
 @clause("CH-81")
-async def test_a_journal_of_another_chain(tmp_path, primary, plugin):
-    """A journal whose primary has another name or plugin is refused with both names: what waits in it is not ours."""
+async def test_a_journal_of_another_chain(tmp_path, other, said):
+    """A journal whose primary has another name or plugin, or is another store, is refused with both, for reading and
+    writing: what waits in it is not ours."""
     path = await made(tmp_path / "waiting.journal")
-    one = journal(path, primary=primary, plugin=plugin)
-    with pytest.raises(JournalError, match=r"belongs to the chain of primary 'notes' \(sqlite\)") as caught:
-        await one.write(enter("b"))
-    assert f"{primary!r} ({plugin})" in str(caught.value)
+    one = journal(path, **other)
+    for call in (one.write(enter("b")), ids(one)):
+        with pytest.raises(JournalError, match=re.escape(f"belongs to the chain {said}; name another file")):
+            await call
     await one.close()
     assert await closing(journal(path)) == ["a"]
 
@@ -209,14 +220,14 @@ CHILD = """
 import asyncio, os, resource, sys
 from pathlib import Path
 from memspine.errors import JournalError
-from memspine.journal import Journal, entries
+from memspine.journal import Journal, Whose, entries
 import sqlite3, concurrent.futures.thread, random, urllib.parse
 
 def enter(id, body=""):
     return lambda c: entries.append(c, [("create", "me", id, body)], 1)
 
 async def main(path, what):
-    journal = Journal(Path(path), primary="notes", plugin="sqlite")
+    journal = Journal(Path(path), whose=Whose(primary="notes", plugin="sqlite"))
     if what == "unprivileged":
         if os.geteuid() == 0:
             os.setegid(65534)

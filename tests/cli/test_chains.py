@@ -295,6 +295,43 @@ def test_drop(chain):
     assert chain.cli("journal", "drop").code == Exit.USAGE
 
 
+def test_adopt(chain, config):
+    """A journal of a store that was moved is adopted with --yes alone, where nobody can be asked: it says whose it was,
+    what waits is listed, and goes into the store afterwards; a second time there is nothing to adopt."""
+    chain.down()
+    id = chain.cli.add("Juno eats duck")
+    chain.file.unlink()
+    config.write_text(SETTINGS.replace("notes.db", "moved.db"))
+    said = f"belongs to the chain of primary 'notes' (sqlite, {chain.file}), not of primary 'notes' (sqlite, "
+    answer = chain.cli("journal", "list")
+    assert (answer.code, said in answer.err) == (Exit.UNAVAILABLE, True)
+    answer = chain.cli("journal", "adopt")
+    assert answer.code == Exit.USAGE
+    assert "(1 writes and 0 deliveries) belongs to primary 'notes'" in answer.err
+    assert chain.cli("journal", "list").code == Exit.UNAVAILABLE
+    answer = chain.cli.ok("journal", "adopt", "--yes")
+    assert f"belonged to primary 'notes' (sqlite, {chain.file})" in answer.err
+    assert [row[3] for row in answer.rows] == [id]
+    chain.cli.ok("maintain")
+    assert "Juno eats duck" in chain.cli.ok("get", id).out
+    data = chain.cli.ok("journal", "adopt", "--json").data
+    assert (data["before"], data["writes"]) == (None, 0)
+
+
+def test_status_names_a_journal_that_was_left(chain, config):
+    """What waits in the data folder's journal of a store that was moved is a problem line that says what to do."""
+    default = SETTINGS.replace('[journal]\npath = "waiting.journal"\n', "")
+    config.write_text(default)
+    chain.down()
+    chain.cli.add("Juno eats duck")
+    chain.file.unlink()
+    config.write_text(default.replace("notes.db", "moved.db"))
+    answer = chain.cli("status")
+    assert answer.code == Exit.PARTIAL
+    assert "holds 1 writes and 0 deliveries of primary 'notes'" in answer.err
+    assert "name the file in `[journal] path` and run `memspine journal adopt`" in answer.err
+
+
 def test_what_others_changed_in_a_replica_is_in_conflict(chain):
     """A conflict is among the entries and the problems, and reconcile leaves both sides without --take."""
     id = conflicting(chain)

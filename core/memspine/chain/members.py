@@ -28,8 +28,8 @@ Way = Literal["read", "write"]
 
 
 class Member:
-    """One backend of a chain. `replicates` says that it receives every change of the primary; `redact` takes
-    credentials out of a text that a plugin wrote."""
+    """One backend of a chain. `replicates` says that it receives every change of the primary, and `store` is the mark
+    of a replica's store; `redact` takes credentials out of a text that a plugin wrote."""
 
     def __init__(
         self,
@@ -38,8 +38,10 @@ class Member:
         open: Callable[[], AbstractAsyncContextManager[MemoryBackend]],
         redact: Callable[[str], str] = str,
         replicates: bool = False,
+        store: str = "",
     ) -> None:
         self.name = name
+        self.store = store
         self.replicates = replicates
         self._provider = OnDemand(name, open=open, redact=redact)
         self._breakers: dict[Way, Breaker] = {"read": _breaker(), "write": _breaker()}

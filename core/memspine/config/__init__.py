@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memspine.config.edit import Change, set_value, unset_value
+from memspine.config.identity import StoreIdentity
 from memspine.config.instances import source_from_mapping
 from memspine.config.load import (
     check_secrets,
@@ -51,6 +52,7 @@ __all__ = [
     "SecretRef",
     "Setting",
     "SourceSettings",
+    "StoreIdentity",
     "StoreSettings",
     "VectorSettings",
     "check_secrets",

@@ -10,10 +10,12 @@ import attrs
 from memspine.config.locate import KeyPath
 from memspine.config.schema import DEFAULT_BACKEND, BackendSettings, MemorySettings
 from memspine.config.structure import INVALID, Structurer, options_of, suggestion
-from memspine.contracts import Capability
+from memspine.contracts import Capability, Folders
 
 
-def check_chain(structurer: Structurer, document: Mapping[str, Any], backends: Sequence[BackendSettings]) -> None:
+def check_chain(
+    structurer: Structurer, document: Mapping[str, Any], backends: Sequence[BackendSettings], *, folders: Folders
+) -> None:
     """Note what is wrong with the primary, the fallbacks and the replicas.
 
     It reads the document, as a table with one problem is no settings; `backends` are those that could be checked.
@@ -29,7 +31,7 @@ def check_chain(structurer: Structurer, document: Mapping[str, Any], backends: S
     fallbacks = memory.get("fallbacks", ())
     if isinstance(fallbacks, (list, tuple)):
         _check_fallbacks(structurer, fallbacks, primary=primary, names=names)
-        _check_stores(structurer, fallbacks, primary=primary, backends=backends)
+        _check_stores(structurer, fallbacks, primary=primary, backends=backends, folders=folders)
         _check_replicas(structurer, fallbacks, primary=primary, backends=backends)
 
 
@@ -58,7 +60,12 @@ def _check_fallbacks(structurer: Structurer, fallbacks: Sequence[object], *, pri
 
 
 def _check_stores(
-    structurer: Structurer, fallbacks: Sequence[object], *, primary: object, backends: Iterable[BackendSettings]
+    structurer: Structurer,
+    fallbacks: Sequence[object],
+    *,
+    primary: object,
+    backends: Iterable[BackendSettings],
+    folders: Folders,
 ) -> None:
     """Two names of one store: what is deleted or fails in one is so in the other, and a copy of itself helps nobody."""
     known = {backend.name: backend for backend in backends}
@@ -66,7 +73,7 @@ def _check_stores(
     for index, name in enumerate(fallbacks):
         if not isinstance(name, str) or name not in known or known[name] in before:
             continue
-        twins = [other.name for other in before if _is_same_store(known[name], other)]
+        twins = [other.name for other in before if _is_same_store(known[name], other, folders)]
         if twins:
             text = f"{name!r} is the same store as {twins[0]!r}: the same plugin with the same options"
             if known[name].options != known[twins[0]].options:
@@ -75,10 +82,10 @@ def _check_stores(
         before.append(known[name])
 
 
-def _is_same_store(one: BackendSettings, other: BackendSettings) -> bool:
+def _is_same_store(one: BackendSettings, other: BackendSettings, folders: Folders) -> bool:
     # Stores of a plugin without options cannot share a place that nobody names: each is one of its own.
     can_differ = bool(options_of(one.provider.config_type))
-    return can_differ and INVALID not in (one.options, other.options) and one.is_store_of(other)
+    return can_differ and INVALID not in (one.options, other.options) and one.is_store_of(other, folders)
 
 
 def _check_replicas(

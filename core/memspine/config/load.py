@@ -29,6 +29,7 @@ from memspine.config.schema import (
 from memspine.config.secrets import references
 from memspine.config.stores import check_vectors
 from memspine.config.structure import INVALID, Structurer, located, suggestion
+from memspine.contracts import Folders
 from memspine.errors import ConfigError
 from memspine.model import Problem
 from memspine.plugins import Plugins
@@ -202,7 +203,8 @@ def check_document(
     tables = document.get("backends", {})
     tables = {DEFAULT_BACKEND: {"plugin": DEFAULT_BACKEND}} if tables == {} else tables
     backends = check_instances(structurer, BACKENDS, tables, plugins)
-    check_chain(structurer, document, backends)
+    folders = Folders(config_folder=source.folder, data_folder=data_folder)
+    check_chain(structurer, document, backends, folders=folders)
     settings["embedding"], sources = check_choice(
         structurer,
         SOURCES,

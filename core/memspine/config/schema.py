@@ -8,7 +8,16 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import attrs
 
-from memspine.contracts import EmbeddingSource, MemoryBackend, Provider, Quantisation, Reranker, VectorStore
+from memspine.config.identity import StoreIdentity, store_identity
+from memspine.contracts import (
+    EmbeddingSource,
+    Folders,
+    MemoryBackend,
+    Provider,
+    Quantisation,
+    Reranker,
+    VectorStore,
+)
 from memspine.model import LIMIT_MAX, OWNER_LENGTH_MAX, SESSION_LENGTH_MAX
 
 Origin: TypeAlias = Literal["option", "environment", "folder", "user", "defaults", "mapping"]
@@ -253,12 +262,13 @@ class BackendSettings(InstanceSettings[MemoryBackend]):
 
     replicate: bool = setting("whether this fallback receives every change of the primary", default=False)
 
-    def is_store_of(self, other: BackendSettings) -> bool:
-        """Whether the options of two backends say that they are one store under two names."""
-        if self.provider.name != other.provider.name:
-            return False
-        place = self.provider.place
-        return bool(self.options == other.options if place is None else place(self.options) == place(other.options))
+    def identity(self, folders: Folders) -> StoreIdentity:
+        """Which store the options name, in a configuration with these folders."""
+        return store_identity(self.provider, self.options, folders)
+
+    def is_store_of(self, other: BackendSettings, folders: Folders) -> bool:
+        """Whether the options of two backends of one configuration say that they are one store under two names."""
+        return self.provider.name == other.provider.name and self.identity(folders) == other.identity(folders)
 
 
 @attrs.frozen(kw_only=True)
@@ -347,6 +357,11 @@ class Config:
     def primary(self) -> BackendSettings:
         """The backend that owns the memories."""
         return self.backend(self.memory.primary) if self.memory.primary else self.backends[0]
+
+    @property
+    def folders(self) -> Folders:
+        """Where paths of the configuration start, and where plugins keep files that it does not name."""
+        return Folders(config_folder=self.source.folder, data_folder=self.data_folder)
 
     @property
     def fallbacks(self) -> tuple[BackendSettings, ...]:

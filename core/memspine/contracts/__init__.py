@@ -10,7 +10,7 @@ from memspine.contracts.embedding import EmbeddingIdentity, EmbeddingSource, Rol
 from memspine.contracts.importer import BadLine, Importer, ImportSource, Note, SourceItem, SourceMemory
 from memspine.contracts.injector import Injector
 from memspine.contracts.models import Model, ModelFile
-from memspine.contracts.provider import CONTRACT, Context, Provider, Secret
+from memspine.contracts.provider import CONTRACT, Context, Folders, Provider, Secret
 from memspine.contracts.reranker import Reranker
 from memspine.contracts.vectors import (
     Backlog,
@@ -33,6 +33,7 @@ __all__ = [
     "Context",
     "EmbeddingIdentity",
     "EmbeddingSource",
+    "Folders",
     "ImportSource",
     "Importer",
     "Injector",

@@ -26,6 +26,14 @@ class Secret(Protocol):
         ...
 
 
+@attrs.frozen(kw_only=True)
+class Folders:
+    """Where the paths of a configuration start, and where a plugin keeps files when it names none."""
+
+    config_folder: Path
+    data_folder: Path
+
+
 class Context(Protocol):
     """What the kernel gives a provider when it opens."""
 
@@ -56,9 +64,10 @@ class Provider(Generic[T, C]):
     capabilities: frozenset[Capability] = frozenset()
     lean: Callable[[C], C] | None = None
     """The same options for a process that goes through all memories once and remembers none of them: small caches."""
-    place: Callable[[C], object] | None = None
-    """What of the options says which store it is: two backends for which it is equal are one store under two names.
-    None: the options as a whole."""
+    place: Callable[[C, Folders], object] | None = None
+    """What of the options says which store it is, for good and from wherever it is named: paths are absolute. Two
+    backends for which it is equal are one store under two names. A text, or the text that a tuple begins with, is shown
+    to people and holds no credential. None: the options as a whole."""
     contract: int = CONTRACT
     summary: str = ""
     distribution: str = ""

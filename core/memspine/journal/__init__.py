@@ -6,5 +6,6 @@ One file of the standard sqlite3 for a chain. `Journal` runs functions of the ot
 from __future__ import annotations
 
 from memspine.journal.file import Journal
+from memspine.journal.whose import Whose
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "Whose"]

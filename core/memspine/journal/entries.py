@@ -191,6 +191,12 @@ def aside(connection: Connection, replica: str) -> dict[MemoryRef, EntryState]:
     return {MemoryRef(owner, id): state for owner, id, state in rows}
 
 
+def clear_aside(connection: Connection, replica: str) -> None:
+    """Forget all that was set aside for a replica, which is another store now; what is to be erased in it still is."""
+    connection.execute("DELETE FROM entries WHERE kind = 'delivery' AND operation = 'put' AND replica = ?", (replica,))
+    connection.execute("UPDATE entries SET state = 'pending' WHERE kind = 'delivery' AND replica = ?", (replica,))
+
+
 def ask_purge(connection: Connection, replica: str, owner: str, ids: Sequence[str] | None, now: int) -> None:
     """Note that memories (None: all of an owner) have to be erased in a replica before anything else reaches it."""
     connection.executemany(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from memspine.errors import JournalError
 from memspine.journal.schema import APPLICATION_ID, STATEMENTS, VERSION
 from memspine.journal.watching import Watch
+from memspine.journal.whose import Whose, note_owner, owner
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -24,18 +25,21 @@ T = TypeVar("T")
 
 BUSY_SECONDS: Final = 10.0
 """How long another process may keep the file locked."""
+ADVICE: Final = (
+    "name another file in `[journal] path`; or if the one is the other, moved or renamed, run `memspine journal adopt`"
+)
 
 
 class Journal:
     """The journal of one chain. All of its work is done by one thread of its own, in the order of the calls.
 
-    `primary` and `plugin` say whose journal it is: a file that another chain has written is refused. All calls raise
-    JournalError when the file cannot be used.
+    `whose` says to which chain it belongs: a file of another one is refused, also when it changed hands while it was
+    open. All calls raise JournalError when the file cannot be used.
     """
 
-    def __init__(self, path: Path, *, primary: str, plugin: str) -> None:
+    def __init__(self, path: Path, *, whose: Whose) -> None:
         self.path = path
-        self._chain = (primary, plugin)
+        self.whose = whose
         self._thread: ThreadPoolExecutor | None = None
         self._connection: Connection | None = None
         self._file: tuple[int, int] | None = None
@@ -49,9 +53,10 @@ class Journal:
         except OSError:
             return False
 
-    async def read(self, work: Callable[[Connection], T]) -> T:
-        """The result of `work`, which only reads. A journal that was never written is empty, and none is made."""
-        return await self._run(lambda: self._read(work))
+    async def read(self, work: Callable[[Connection], T], *, of_anybody: bool = False) -> T:
+        """The result of `work`, which only reads. A journal that was never written is empty, and none is made. With
+        `of_anybody` it may be another chain's."""
+        return await self._run(lambda: self._read(work, of_anybody=of_anybody))
 
     async def kept(self, work: Callable[[Connection], T]) -> T:
         """What `read` gives, remembered until anybody writes to the journal: for what is asked at every turn. `work` is
@@ -68,6 +73,10 @@ class Journal:
     async def write(self, work: Callable[[Connection], T]) -> T:
         """The result of `work`, in one transaction, which is on the disk when this returns."""
         return await self._run(lambda: self._write(work))
+
+    async def adopt(self) -> None:
+        """Note that the journal, whosever it was, belongs to this chain from now on."""
+        await self._run(lambda: self._write(lambda connection: note_owner(connection, self.whose), of_anybody=True))
 
     @contextlib.asynccontextmanager
     async def held(self, work: str) -> AsyncIterator[bool]:
@@ -99,20 +108,25 @@ class Journal:
         # Shielded: a caller that gives up does not stop a transaction in its middle, nor lose count of what it did.
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work))
 
-    def _read(self, work: Callable[[Connection], T]) -> T:
+    def _read(self, work: Callable[[Connection], T], *, of_anybody: bool) -> T:
         with self._translated():
             self._check_file()
             if self._connection is None and not self.path.exists():
                 with contextlib.closing(_empty()) as connection:
                     return work(connection)
-            return work(self._opened())
+            connection = self._opened()
+            if not of_anybody:
+                self._require_ours(connection)
+            return work(connection)
 
-    def _write(self, work: Callable[[Connection], T]) -> T:
+    def _write(self, work: Callable[[Connection], T], *, of_anybody: bool = False) -> T:
         with self._translated():
             self._check_file()
             connection = self._opened()
             with connection:  # commits, or rolls back
                 connection.execute("BEGIN IMMEDIATE")
+                if not of_anybody:
+                    self._require_ours(connection)
                 return work(connection)
 
     def _lock(self, work: str) -> Connection | None:
@@ -180,7 +194,7 @@ class Journal:
                     raise self._refused("is a database of something else", "name another file in `[journal] path`")
                 for statement in STATEMENTS:
                     connection.execute(statement)
-                connection.execute("INSERT INTO chain VALUES (?, ?)", self._chain)
+                note_owner(connection, self.whose)
                 connection.execute(f"PRAGMA user_version = {VERSION}")
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute("COMMIT")
@@ -188,13 +202,14 @@ class Journal:
             raise self._refused("is a database of something else", "name another file in `[journal] path`")
         if (version := self._number(connection, "user_version")) != VERSION:
             raise self._refused(f"has version {version}, not {VERSION}", "install the memspine that wrote it")
-        chain = connection.execute("SELECT primary_name, primary_plugin FROM chain").fetchone()
-        if chain != self._chain:
-            whose, mine = (f"primary {name!r} ({plugin})" for name, plugin in (chain, self._chain))
-            advice = "name another file in `[journal] path`, or call the primary what it was called"
-            raise self._refused(f"belongs to the chain of {whose}, not of {mine}", advice)
         # Truncating is synced in this mode, so that a commit holds; deleting the rollback file would not be.
         connection.execute("PRAGMA journal_mode = TRUNCATE")
+
+    def _require_ours(self, connection: Connection) -> None:
+        found, mine = owner(connection), self.whose
+        if found != mine:
+            reason = f"belongs to the chain of {found.told_from(mine)}, not of {mine.told_from(found)}"
+            raise self._refused(reason, ADVICE)
 
     @staticmethod
     def _number(connection: Connection, pragma: str) -> int:

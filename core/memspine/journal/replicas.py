@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from memspine.journal.entries import pause
+from memspine.journal.entries import clear_aside, pause
 from memspine.model import MemoryRef
 from memspine.status import Stage
 
@@ -15,17 +15,28 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
+MOVED: Final = (
+    "is another store than before: it is copied from the start, and what was set aside for that one is dropped"
+)
+
+
 @attrs.frozen(kw_only=True)
 class ReplicaPosition:
     """Where delivery to a replica is. `cursor` is that of the list while copying, else that of the feed; `feed` is the
-    feed's end before the copy began. After failures nothing is tried before `next_attempt_at` (milliseconds)."""
+    feed's end before the copy began. After failures nothing is tried before `next_attempt_at` (milliseconds).
+    `store` is the mark of the store that was delivered to, empty where none was."""
 
+    store: str = attrs.field(default="", eq=False)
     stage: Stage = "new"
     cursor: str | None = None
     feed: str | None = None
     attempts: int = 0
     next_attempt_at: int | None = None
     error: str = ""
+
+    def is_of_another(self, store: str) -> bool:
+        """Whether the replica of this name was another store."""
+        return bool(self.store) and self.store != store
 
 
 @attrs.frozen(kw_only=True)
@@ -42,20 +53,51 @@ class Sent:
 def position(connection: Connection, replica: str) -> ReplicaPosition:
     """Where delivery to a replica is."""
     row = connection.execute(
-        "SELECT stage, cursor, feed, attempts, next_attempt_at, error FROM replicas WHERE name = ?", (replica,)
+        "SELECT store, stage, cursor, feed, attempts, next_attempt_at, error FROM replicas WHERE name = ?", (replica,)
     ).fetchone()
     if row is None:
         return ReplicaPosition()
-    stage, cursor, feed, attempts, next_attempt_at, error = row
+    store, stage, cursor, feed, attempts, next_attempt_at, error = row
     return ReplicaPosition(
-        stage=stage, cursor=cursor, feed=feed, attempts=attempts, next_attempt_at=next_attempt_at, error=error
+        store=store,
+        stage=stage,
+        cursor=cursor,
+        feed=feed,
+        attempts=attempts,
+        next_attempt_at=next_attempt_at,
+        error=error,
     )
+
+
+def note_store(connection: Connection, replica: str, store: str) -> None:
+    """Note which store a replica is.
+
+    One that was another is copied from the start, and then gets what changed behind the place where the other one was:
+    should it be the same after all, moved, it misses no deletion. What was set aside for the other one is dropped; what
+    had to be erased there is erased here.
+    """
+    before = position(connection, replica)
+    connection.execute(
+        "INSERT INTO replicas (name, stage, store) VALUES (?, 'new', ?) "
+        "ON CONFLICT (name) DO UPDATE SET store = excluded.store",
+        (replica, store),
+    )
+    if not before.is_of_another(store):
+        return
+    if before.stage == "following":
+        move(connection, replica, "copying", cursor=None, feed=before.cursor)
+    else:
+        move(connection, replica, before.stage, cursor=None, feed=before.feed)
+    connection.execute("DELETE FROM sent WHERE replica = ?", (replica,))
+    clear_aside(connection, replica)
 
 
 def move(connection: Connection, replica: str, stage: Stage, *, cursor: str | None, feed: str | None = None) -> None:
     """Note where delivery to a replica is; it works, so earlier failures are forgotten."""
     connection.execute(
-        "INSERT OR REPLACE INTO replicas (name, stage, cursor, feed) VALUES (?, ?, ?, ?)",
+        "INSERT INTO replicas (name, stage, cursor, feed) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET stage = excluded.stage, cursor = excluded.cursor, feed = excluded.feed, "
+        "attempts = 0, next_attempt_at = NULL, error = ''",
         (replica, stage, cursor, feed),
     )
 

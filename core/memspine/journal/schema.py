@@ -7,10 +7,11 @@ from typing import Final
 APPLICATION_ID: Final = 0x6D736A6C
 VERSION: Final = 1
 
+# chain, replicas: `store` is the mark of a store (`memspine.config.StoreIdentity`), `place` how a person knows it.
 # sent: what a replica was last given (`revision` NULL: nothing yet; `hash` empty: a deletion), and what it is being
 # given, which may have arrived or not.
 STATEMENTS: Final = (
-    "CREATE TABLE chain (primary_name TEXT NOT NULL, primary_plugin TEXT NOT NULL)",
+    "CREATE TABLE chain (primary_name TEXT NOT NULL, plugin TEXT NOT NULL, store TEXT NOT NULL, place TEXT NOT NULL)",
     """CREATE TABLE entries (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         kind TEXT NOT NULL,
@@ -45,6 +46,7 @@ STATEMENTS: Final = (
     ) WITHOUT ROWID""",
     """CREATE TABLE replicas (
         name TEXT PRIMARY KEY,
+        store TEXT NOT NULL DEFAULT '',
         stage TEXT NOT NULL,
         cursor TEXT,
         feed TEXT,

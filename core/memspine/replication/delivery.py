@@ -62,11 +62,12 @@ class Delivery:
             if not is_ours:
                 return Delivered(complete=False)  # another process is at it
             ends_at = None if seconds is None else time.monotonic() + seconds
-            return await self._run(ends_at)
+            position, troubles = await self._position()
+            done = await self._run(position, ends_at)
+            return attrs.evolve(done, troubles=(*troubles, *done.troubles))
 
-    async def _run(self, ends_at: float | None) -> Delivered:
+    async def _run(self, position: ReplicaPosition, ends_at: float | None) -> Delivered:
         records = 0
-        position = await self._journal.read(partial(replicas.position, replica=self._replica.name))
         if entries.is_put_off(position.next_attempt_at, _now()):
             return Delivered(complete=False, troubles=(f"{self._replica.name}: {position.error}",))
         try:
@@ -114,6 +115,17 @@ class Delivery:
             raise error.cause from error
 
     # ── steps ──
+
+    async def _position(self) -> tuple[ReplicaPosition, tuple[str, ...]]:
+        """Where delivery to the replica is; where it is another store than before, it begins anew, which is said."""
+        name, store = self._replica.name, self._replica.store
+        read = partial(replicas.position, replica=name)
+        position = await self._journal.read(read)
+        if position.store == store:
+            return position, ()
+        await self._journal.write(partial(replicas.note_store, replica=name, store=store))
+        troubles = (f"{name}: {replicas.MOVED}",) if position.is_of_another(store) else ()
+        return await self._journal.read(read), troubles
 
     async def _check(self) -> None:
         """Whether the replica can be one. An unreachable one is told apart from one that cannot do it."""

@@ -43,7 +43,7 @@ async def opened_backends(config: Config, *names: str) -> AsyncIterator[tuple[Ch
     if len(set(names)) < len(names):
         raise _refused(config, names[0], "is named as both places; name two")
     for one, other in itertools.combinations(settings, 2):
-        if one.is_store_of(other):
+        if one.is_store_of(other, config.folders):
             raise _same(config, one, other)
     shared = SharedResources()
     resources = [_Noted(shared) for _ in settings]

@@ -10,7 +10,7 @@ from memspine.errors import CursorError, JournalError, MemspineError
 from memspine.journal import entries, replicas
 from memspine.journal.replicas import ReplicaPosition
 from memspine.replication.sources import PrimaryReader
-from memspine.status import BackendStatus, ChainStatus, JournalStatus, ReplicaStatus, Role
+from memspine.status import BackendStatus, ChainStatus, JournalStatus, ReplicaStatus, Role, Stage
 
 Counted = Mapping[tuple[str, str, str], int]
 
@@ -45,7 +45,12 @@ async def chain_status(chain: Chain) -> ChainStatus:
         replica = None
         if chain.journal is not None and member.name in positions:
             reader = PrimaryReader(chain, chain.journal) if healths[chain.primary.name].ok else None
-            replica = await _replica(member.name, positions[member.name], counts=counts, reader=reader)
+            position = positions[member.name]
+            if position.is_of_another(member.store):
+                stage: Stage = "left behind" if position.stage == "left behind" else "new"
+                replica = ReplicaStatus(stage=stage, error=replicas.MOVED)
+            else:
+                replica = await _replica(member.name, position, counts=counts, reader=reader)
         backends.append(
             BackendStatus(
                 name=member.name,

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from memspine.conformance.subject import _converter
-from memspine.contracts import Capability
+from memspine.contracts import Capability, Folders
 from memspine_http.backend import open_backend
 from memspine_http.config import HttpConfig
 from memspine_http.plugin import memspine_memory_backends
@@ -155,7 +155,8 @@ def test_which_options_say_where_it_is(options, is_same):
     """Backends of one URL, one list and one account are one store, however they ask it."""
     (provider,) = memspine_memory_backends()
     first, second = HttpConfig(url=PUBLIC), HttpConfig(**{"url": PUBLIC, **options})
-    assert (provider.place(first) == provider.place(second)) is is_same
+    folders = Folders(config_folder=Path("/here"), data_folder=Path("/data"))
+    assert (provider.place(first, folders) == provider.place(second, folders)) is is_same
 
 
 def test_registering_imports_nothing_heavy():

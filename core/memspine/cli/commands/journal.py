@@ -2,6 +2,8 @@
 
 A pending entry goes by itself when its turn comes, one in conflict when `memspine reconcile` has decided, a dead one
 never: retry it when its reason is gone, or drop it. Exit code 9 when entries that were retried did not go.
+
+A journal belongs to one store. When that was moved or renamed, `adopt` makes the journal its own again.
 """
 
 from __future__ import annotations
@@ -39,6 +41,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         if nargs is not None:
             action.add_argument("numbers", nargs=nargs, type=int, metavar="N", help="the number that list shows")
         add_global_options(action)
+    help = "have the journal of another store belong to this one: what waits in it is done here"
+    action = actions.add_parser("adopt", help=help, description=help)
+    action.add_argument("--yes", action="store_true", help="do not ask")
+    add_global_options(action)
 
 
 def run(options: argparse.Namespace, out: Output) -> int:
@@ -47,6 +53,8 @@ def run(options: argparse.Namespace, out: Output) -> int:
     async def work(memory: MemoryManager) -> int:
         if options.action == "list":
             return await _list(memory, out)
+        if options.action == "adopt":
+            return await _adopt(memory, out, yes=options.yes)
         return await {"retry": _retry, "drop": _drop}[options.action](memory, options.numbers, out)
 
     return with_memory(options, out, work, maintains=False)
@@ -93,6 +101,25 @@ async def _drop(memory: MemoryManager, numbers: Sequence[int], out: Output) -> i
     else:
         out.cells("dropped", str(dropped))
     return Exit.OK
+
+
+async def _adopt(memory: MemoryManager, out: Output, *, yes: bool) -> int:
+    from memspine.cli.asking import confirm
+
+    found = await memory.adopt_journal()
+    if found.owner:
+        held = f"{found.writes} writes and {found.deliveries} deliveries"
+        question = f"{found.path} ({held}) belongs to {found.owner}; shall it belong to {found.new_owner}?"
+        if not confirm(question, yes=yes):
+            out.remark("nothing was changed")
+            return Exit.OK
+        found = await memory.adopt_journal(dry_run=False)
+    if out.json:
+        counts = {"writes": found.writes, "deliveries": found.deliveries}
+        out.data({"path": str(found.path), "before": found.owner or None, **counts})
+        return Exit.OK
+    out.note(f"{found.path} belonged to {found.owner}" if found.owner else f"{found.path} is this store's already")
+    return await _list(memory, out)
 
 
 def _row(entry: JournalEntry, primary: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import attrs
 from attrs.validators import ge, le
 
-from memspine.contracts import Secret
+from memspine.contracts import Folders, Secret
 from memspine.outbound import EndpointError, OutboundPolicy, check_headers, check_url
 from memspine_http.presets import (
     ENDPOINTS,
@@ -209,7 +209,7 @@ class HttpConfig:
         )
 
 
-def place(config: HttpConfig) -> object:
+def place(config: HttpConfig, _: Folders) -> object:
     """Which store it is: where the service lists its memories, and for whom."""
     listing = split_endpoint(config.chosen.endpoints["list"], ENDPOINTS["list"])
     return check_url(config.url).url, listing, config.headers, config.api_key, config.secret_headers

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from memspine.contracts import Context
+from memspine.contracts import Context, Folders
 from memspine.errors import BackendUnavailable
 
 FILE_NAME: Final = "memspine.db"
@@ -57,9 +57,13 @@ def lean(config: SQLiteConfig) -> SQLiteConfig:
     return attrs.evolve(config, readers=1, cache_mb=min(config.cache_mb, LEAN_CACHE_MB))
 
 
-def place(config: SQLiteConfig) -> str:
-    """Which file it is, as far as its path tells."""
-    return "" if config.path is None else os.path.normpath(config.path)
+def place(config: SQLiteConfig, folders: Folders) -> str:
+    """Which file it is: its absolute path, links followed; as it is written where that leads nowhere."""
+    try:
+        path = _named(config, config_folder=folders.config_folder, data_folder=folders.data_folder)
+    except RuntimeError:
+        return config.path or ""
+    return os.path.realpath(path)
 
 
 Engine = Literal["auto", "numpy", "sqlite-vec", "python"]
@@ -89,14 +93,17 @@ def database_path(config: SQLiteConfig, context: Context) -> Path:
 
     Raises BackendUnavailable where a path leads nowhere.
     """
-    if config.path is None:
-        return _followed(context.data_folder / FILE_NAME, backend=context.name)
     try:
-        expanded = Path(config.path).expanduser()
+        path = _named(config, config_folder=context.config_folder, data_folder=context.data_folder)
     except RuntimeError as error:
         reason = f"{config.path}: no home folder is known for its `~`"
         raise BackendUnavailable(context.name, reason, advice="write out the whole path in `path`") from error
-    return _followed(context.config_folder / expanded, backend=context.name)
+    return _followed(path, backend=context.name)
+
+
+def _named(config: SQLiteConfig, *, config_folder: Path, data_folder: Path) -> Path:
+    """The file that is named, or else the usual one. Raises RuntimeError for a home folder that nobody knows."""
+    return data_folder / FILE_NAME if config.path is None else config_folder / Path(config.path).expanduser()
 
 
 def _followed(path: Path, *, backend: str) -> Path:
