@@ -87,12 +87,14 @@ class JournalStatus:
 
 @attrs.frozen(kw_only=True)
 class StrayJournal:
-    """A journal that is not this chain's, and may have been: whose it is (`is_ours`: this very store's), how many
-    writes and deliveries stand in it, or why it cannot be read."""
+    """A journal that is not this chain's, and may have been: whose it is (`is_ours`: this very chain's; else
+    `is_of_store`: this store's under another name), how many writes and deliveries stand in it, or why it cannot be
+    read."""
 
     path: Path
     owner: str = ""
     is_ours: bool = False
+    is_of_store: bool = False
     writes: int = 0
     deliveries: int = 0
     error: str = ""
@@ -105,7 +107,8 @@ class StrayJournal:
         )
         if self.is_ours:
             return f"{held}; name it in `[journal] path` until they are done"
-        return f"{held}; if that is this store, name the file in `[journal] path` and run `memspine journal adopt`"
+        condition = "" if self.is_of_store else "if that is this store, which was moved, "
+        return f"{held}; {condition}name the file in `[journal] path` and run `memspine journal adopt`"
 
 
 @attrs.frozen(kw_only=True)
@@ -155,8 +158,14 @@ class ChainStatus:
                 lines.append(f"journal: {self.journal.error}")
             if self.journal.dead:
                 lines.append(f"journal: {self.journal.dead} writes that did not go; see `memspine journal list`")
-        lines += [f"journal: {stray}" for stray in self.strays]
+        lines += [f"journal: {stray}" for stray in self.strays if stray.is_of_store]
         return tuple(lines)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What may be somebody else's business, one line each: journals of other stores whose primary has the same
+        name."""
+        return tuple(f"journal: {stray}" for stray in self.strays if not stray.is_of_store)
 
 
 @attrs.frozen(kw_only=True)

@@ -149,8 +149,8 @@ async def test_what_cannot_be_adopted(tmp_path):
 
 @clause("CH-91")
 async def test_status_names_what_waits_in_other_journals(tmp_path):
-    """A journal in the data folder whose primary has the same name, or is the same store, is a problem while something
-    stands in it; one of another, an empty one and our own are not. None is changed or made."""
+    """A journal in the data folder is a problem while something stands in it if its primary is the same store, and a
+    note if it has the same name; one of another, an empty one and our own are not told. None is changed or made."""
     here = Place(tmp_path / "here", data=tmp_path)
     async with here.open() as memory:
         assert (await memory.status()).problems == ()
@@ -165,14 +165,15 @@ async def test_status_names_what_waits_in_other_journals(tmp_path):
         await memory.maintain(["deliver"])
     files = {file: file.read_bytes() for file in (tmp_path / "journals").iterdir()}
     async with here.open() as memory:
-        problems = (await memory.status()).problems
-    assert len(problems) == 2
-    for place, line in zip(sorted([moved, renamed], key=lambda one: one.journal), problems, strict=True):
+        status = await memory.status()
+    ((problem,), (note,)) = status.problems, status.notes
+    for place, line in ((renamed, problem), (moved, note)):
         assert line.startswith(
             f"journal: another journal, {place.journal}, holds 1 writes and 0 deliveries of primary "
         )
         assert str(place.file) in line
         assert "`[journal] path` and run `memspine journal adopt`" in line
+    assert ("if that is this store" in note, "if that is this store" in problem) == (True, False)
     assert {file: file.read_bytes() for file in (tmp_path / "journals").iterdir()} == files
 
 
@@ -192,10 +193,11 @@ async def test_status_with_other_journals_that_cannot_be_read(tmp_path):
     locked = sqlite3.connect(there.journal, isolation_level=None)
     locked.execute("BEGIN EXCLUSIVE")
     async with here.open() as memory:
-        problems = (await memory.status()).problems
+        status = await memory.status()
     locked.close()
     told = [f"journal: another journal, {file}, may hold" for file in sorted([folder / "notes-1.db", there.journal])]
-    assert [line.startswith(start) for line, start in zip(problems, told, strict=True)] == [True, True]
+    assert [line.startswith(start) for line, start in zip(status.notes, told, strict=True)] == [True, True]
+    assert status.problems == ()
 
 
 @clause("CH-91")

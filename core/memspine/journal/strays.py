@@ -7,7 +7,7 @@ import urllib.parse
 from pathlib import Path
 from typing import Final
 
-from memspine.journal.whose import Whose, owner
+from memspine.journal.whose import MARK_LENGTH, Whose, owner
 from memspine.status import StrayJournal
 
 BUSY_SECONDS: Final = 0.2
@@ -44,11 +44,20 @@ def _stray(file: Path, whose: Whose) -> StrayJournal | None:
                 return None
             writes, deliveries = (connection.execute(count).fetchone()[0] for count in _COUNTS)
     except sqlite3.Error as error:
-        return StrayJournal(path=file, error=str(error)) if file.name.startswith(f"{whose.primary}-") else None
+        is_of_store = whose.store[:MARK_LENGTH] in file.name
+        if not is_of_store and not file.name.startswith(f"{whose.primary}-"):
+            return None
+        return StrayJournal(path=file, is_of_store=is_of_store, error=str(error))
     if not writes and not deliveries:
         return None
-    said = other.told_from(whose)
-    return StrayJournal(path=file, owner=said, is_ours=other == whose, writes=writes, deliveries=deliveries)
+    return StrayJournal(
+        path=file,
+        owner=other.told_from(whose),
+        is_ours=other == whose,
+        is_of_store=other.store == whose.store,
+        writes=writes,
+        deliveries=deliveries,
+    )
 
 
 def _is_same(one: Path, other: Path) -> bool:

@@ -40,12 +40,15 @@ def _answer(status: ChainStatus, out: Output) -> None:
     if out.json:
         journal = None if status.journal is None else _journal_to_wire(status.journal)
         backends = [_backend_to_wire(one) for one in status.backends]
-        out.data({"backends": backends, "journal": journal, "problems": list(status.problems)})
+        problems, notes = list(status.problems), list(status.notes)
+        out.data({"backends": backends, "journal": journal, "problems": problems, "notes": notes})
         return
     rows = [_row(one) for one in status.backends]
     if status.journal is not None:
         rows.append(("journal", str(status.journal.path), *_journal_texts(status.journal)))
     out.table(("what", "name", "state", "more"), rows)
+    for note in status.notes:
+        out.note(note)
     for problem in status.problems:
         out.error(problem, type="partial")
 
