@@ -8,10 +8,13 @@ from datetime import timedelta
 import pytest
 
 from memspine import times
+from memspine.config import config_from_mapping
 from memspine.conformance.clauses import clause
 from memspine.contracts import Capability
 from memspine.errors import BackendUnavailable, CapabilityError, InvalidMemoryError
 from memspine.model import MemoryChanges, MemoryFilter, NewMemory, Scope
+from memspine.replication import opened_backends
+from memspine.replication.copying import Copy
 
 from .worlds import ALL, ME, PLAIN
 
@@ -310,6 +313,120 @@ async def test_a_replica_that_the_feed_left_behind(worlds):
         await world.quiet(memory)
         assert await same(world, "team")
         assert (await memory.status()).problems == ()
+
+
+async def _without_fallbacks(world):
+    """Somebody whose settings name no fallback."""
+    async with world.open(fallbacks=[]) as memory:
+        await memory.create("new", id="n")
+        await memory.create_many([NewMemory(content="of many")])
+        await memory.update("m0", content="changed")
+        await memory.delete("m1")
+        await memory.delete_many(MemoryFilter(), session="s", dry_run=False)
+
+
+async def _spooled(world):
+    """Somebody without fallbacks, whose writes waited for the primary."""
+    async with world.open(fallbacks=[], on_write_failure="spool") as memory:
+        world.down("notes")
+        await memory.create("new", id="n")
+        await memory.update("m0", content="changed")
+        await memory.delete("m1")
+        await world.back(memory)
+        await memory.maintain(["deliver"])
+
+
+async def _copied(world):
+    """A copy into the primary."""
+    async with opened_backends(config_from_mapping(world.settings, plugins=world.plugins), "far", "notes") as places:
+        await world.add("far", "n", "new")
+        source, target = places
+        await Copy(source=source, target=target).run()
+
+
+@pytest.mark.parametrize("write", [_without_fallbacks, _spooled, _copied])
+@clause("CH-51")
+async def test_no_settings_hide_a_change(worlds, write):
+    """What is written without a word of the replica arrives in it, though the primary has no feed."""
+    world = worlds(primary=PLAIN, fallbacks=("far",))
+    world.settings["backends"]["notes"]["plugin"] = "plain"
+    async with world.open() as memory:
+        for n in range(4):
+            await memory.create(f"m{n}", id=f"m{n}", session="s" if n > 1 else "")
+        await world.quiet(memory)
+    before = await world.contents("team")
+    await write(world)
+    assert await world.contents("notes") != before
+    async with world.open() as memory:
+        assert (await memory.status()).backends[1].replica.behind
+        await world.quiet(memory)
+        assert await world.contents("team") == await world.contents("notes")
+        assert (await memory.status()).problems == ()
+
+
+@clause("CH-51")
+async def test_a_replica_that_comes_while_others_write(worlds):
+    """What a process writes that was there before there was a journal arrives in a replica that came later."""
+    world = worlds(primary=PLAIN)
+    async with world.open(fallbacks=[]) as early:
+        await early.create("old", id="a")
+        async with world.open() as memory:
+            await world.quiet(memory)
+            await early.create("new", id="b")
+            await early.delete("a")
+            await world.quiet(memory)
+            assert await world.contents("team") == {"b": "new"}
+
+
+@clause("CH-51")
+async def test_a_replica_that_comes_in_the_middle_of_a_write(worlds):
+    """What was being written while a replica listed the primary, by somebody who knew of no replica, arrives."""
+    world = worlds(primary=PLAIN)
+    async with world.open(fallbacks=[]) as early, world.open() as memory:
+        create = world["notes"].store.create
+
+        async def late(*arguments, **named):
+            await world.quiet(memory)
+            return await create(*arguments, **named)
+
+        world["notes"].store.create = late
+        await early.create("new", id="a")
+        await world.quiet(memory)
+        assert await world.contents("team") == {"a": "new"}
+
+
+@pytest.mark.parametrize("spools", [False, True], ids=["at once", "spooled"])
+@clause("CH-51")
+async def test_a_key_that_another_memory_has(worlds, spools):
+    """A create whose key a memory of another id has changes that memory, and so it arrives, the primary having no
+    feed."""
+    world = worlds(primary=PLAIN, on_write_failure="spool")
+    async with world.open() as memory:
+        await world.add("notes", "mine", "old", key="k")
+        await world.quiet(memory)
+        if spools:
+            world.down("notes")
+        await memory.create("new", key="k")
+        await world.back(memory)
+        await world.quiet(memory)
+        assert await world.contents("notes") == await world.contents("team") == {"mine": "new"}
+
+
+@BOTH
+@clause("CH-21")
+async def test_no_settings_hide_a_deletion(worlds, primary):
+    """What was deleted without a word of the replica is not shown by it while the primary is away."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await memory.create("walnut", id="a")
+        await world.quiet(memory)
+    async with world.open(fallbacks=[]) as memory:
+        await memory.delete("a")
+    async with world.open() as memory:
+        world.down("notes")
+        with pytest.raises(BackendUnavailable):
+            await memory.get("a")
+        assert (await memory.search("walnut")).hits == ()
 
 
 @pytest.mark.parametrize("loses", [True, False], ids=["loses its feed", "gets a feed"])

@@ -19,7 +19,7 @@ async def delete_many(chain: Chain, filter: MemoryFilter, *, scope: Scope, now: 
     owner = scope.require_owner("delete_many")
     await chain.go_behind("delete_many", owner, None)
     touched = None
-    if chain.notes is not None:
+    if chain.notes is not None and await chain.notes.are_kept():
         foreseen = await chain.call_primary(
             "delete_many",
             lambda backend: backend.delete_many(filter, scope=scope, now=now, dry_run=True),
@@ -46,7 +46,7 @@ async def purge(chain: Chain, ids: Sequence[str] | None, *, scope: Scope, now: d
     if chain.spool is not None:  # what waits and is done after the purge would bring it back
         await chain.spool.drain(seconds=chain.deadline_seconds)
     touched = None
-    if chain.notes is not None:
+    if chain.notes is not None and await chain.notes.are_kept():
         known = tuple(await _ids(chain, scope=scope, now=now)) if ids is None else tuple(ids)
         touched = Touched(owner=owner, ids=known, deletes=True)
     return await chain.write(

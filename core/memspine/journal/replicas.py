@@ -83,6 +83,12 @@ def leave_behind(connection: Connection, present: Collection[str]) -> None:
             move(connection, name, "left behind", cursor=None)
 
 
+def are_followed(connection: Connection) -> bool:
+    """Whether there is a replica that follows the primary, or is being given what to follow from."""
+    found = connection.execute("SELECT 1 FROM replicas WHERE stage IN ('copying', 'following') LIMIT 1")
+    return found.fetchone() is not None
+
+
 def cursors(connection: Connection) -> dict[str, str | None]:
     """The cursor of each replica that follows."""
     return dict(connection.execute("SELECT name, cursor FROM replicas WHERE stage = 'following'").fetchall())
