@@ -584,23 +584,75 @@ async def test_all_whose_turn_has_come_are_tried_in_one_go(worlds):
         assert await same(world, "team")
 
 
-@clause("CH-57")
-async def test_a_replica_that_comes_back_does_not_follow_what_was_dropped(worlds):
-    """A replica that was taken out of the chain of a primary without a feed, and put in again, is left behind by what
-    was delivered to the others meanwhile, and a reconcile brings it all."""
+DAY = 86_400
+
+
+async def _noted(memory):
+    """How many changes the outbox holds."""
+    return await memory._running.chain.journal.read(  # noqa: SLF001 - nothing else tells it
+        lambda connection: connection.execute("SELECT count(*) FROM outbox").fetchone()[0]
+    )
+
+
+@pytest.mark.parametrize("is_away", ["down", "not named"])
+@pytest.mark.parametrize("days", [29, 31])
+@clause("CH-51", "CH-57")
+async def test_a_replica_that_is_away_for_long(worlds, is_away, days):
+    """A replica of a primary without a feed that is away follows when it is back, or, where it was away for longer than
+    `feed_days`, is left behind: then the changes are dropped, and a reconcile brings them."""
     world = worlds(primary=PLAIN, replicas=("team", "far"))
     async with world.open() as memory:
         await memory.create("one", id="a")
         await world.quiet(memory)
-    async with world.open(fallbacks=["far"]) as memory:
+    if is_away == "down":
+        world.down("team")
+    async with world.open(fallbacks=["team", "far"] if is_away == "down" else ["far"]) as memory:
         await memory.create("two", id="b")
         await memory.delete("a")
-        await world.quiet(memory)
-    async with world.open() as memory:
         await memory.maintain(["deliver"])
-        status = await memory.status()
-        assert [one.replica.stage for one in status.backends[1:]] == ["left behind", "following"]
-        assert any("reconcile" in line for line in status.problems)
-        await memory.reconcile("team")
+        assert await world.contents("far") == {"b": "two"}
+        world.clock.forward(days * DAY)
+        assert await _noted(memory) == 2
+        await memory.maintain(["history"])
+        assert await _noted(memory) == (2 if days < 30 else 0)
+    async with world.open() as memory:
+        await world.back(memory)
+        await memory.maintain(["deliver"])
+        stages = [one.replica.stage for one in (await memory.status()).backends[1:]]
+        assert stages == ["following" if days < 30 else "left behind", "following"]
+        if days > 30:
+            assert any("needs reconcile" in line for line in (await memory.status()).problems)
+            assert await world.contents("team") == {"a": "one"}
+            await memory.reconcile("team")
         await world.quiet(memory)
         assert await world.contents("team") == await world.contents("far") == {"b": "two"}
+        assert await _noted(memory) == 0
+
+
+@clause("CH-57")
+async def test_only_what_is_old_is_dropped(worlds):
+    """Of the changes that a replica has not read the old ones are dropped, in whatever steps, with the replica in its
+    copying or behind it; one that has read these follows the others."""
+    world = worlds(primary=PLAIN, replicas=("team", "far", "new"))
+    async with world.open(fallbacks=["team", "far"]) as memory:
+        await world.quiet(memory)
+    async with world.open(fallbacks=["far", "new"]) as memory:
+        world.down("new")
+        await memory.create("one", id="a")
+        await memory.maintain(["deliver"])  # which begins with the copy
+        await memory.create_many([NewMemory(content=str(n)) for n in range(600)])
+        world.clock.forward(31 * DAY)
+        await memory.maintain(["deliver"])
+        world.down("far")
+        await memory.delete("a")
+        await memory.maintain(["history"])
+        assert await _noted(memory) == 1
+        assert [one.replica.stage for one in (await memory.status()).backends[1:]] == ["following", "left behind"]
+    async with world.open() as memory:
+        await world.back(memory)
+        stages = [one.replica.stage for one in (await memory.status()).backends[1:]]
+        assert stages == ["left behind", "following", "left behind"]
+        for name in ("team", "new"):
+            await memory.reconcile(name)
+        await world.quiet(memory)
+        assert await same(world, "team", "far", "new", revisions=False)

@@ -204,7 +204,7 @@ class Execution:
             if not has_feed and replicas.are_followed(connection):
                 written = [result.memory.id] if isinstance(result, Written) else []  # its key may be another memory's
                 changed = [(entry.owner, id) for id in dict.fromkeys([entry.id, *written])]
-                intents.settle_changed(connection, (), changed)
+                intents.settle_changed(connection, (), changed, now)
 
 
 @attrs.define

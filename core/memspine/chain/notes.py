@@ -110,7 +110,7 @@ class Notes:
         try:
             if not has_feed and await self._is_followed():
                 changed = [(touched.owner, id) for id in dict.fromkeys([*touched.ids, *noted.written])]
-                await self._journal.write(partial(intents.settle_changed, numbers=(), changed=changed))
+                await self._journal.write(partial(intents.settle_changed, numbers=(), changed=changed, now=_now()))
         except JournalError as error:
             noted.trouble = f"done, but not noted in the journal: {error}"
 
@@ -125,7 +125,7 @@ class Notes:
             return
         has_feed = await self.has_feed()
         if has_forgotten:
-            await self._journal.write(partial(intents.settle_forgotten, before=before, after=after))
+            await self._journal.write(partial(intents.settle_forgotten, before=before, after=after, now=_now()))
         by_owner: defaultdict[str, list[str]] = defaultdict(list)
         for owner, id in rows:
             by_owner[owner].append(id)
@@ -181,7 +181,7 @@ def _begin(connection: Connection, *, touched: Touched, in_outbox: bool) -> list
 def _withdraw(connection: Connection, *, touched: Touched, numbers: Sequence[int]) -> None:
     if touched.deletes:
         intents.withdraw_deleting(connection, touched.owner, touched.ids)
-    intents.settle_changed(connection, numbers, ())
+    intents.settle_changed(connection, numbers, (), _now())
 
 
 def _settled(
@@ -198,7 +198,7 @@ def _settled(
         intents.settle_deleted(connection, touched.owner, gone, _now())
     intents.lift(connection, touched.owner, back)
     if in_outbox:
-        intents.settle_changed(connection, numbers, [(touched.owner, id) for id in touched.ids])
+        intents.settle_changed(connection, numbers, [(touched.owner, id) for id in touched.ids], _now())
 
 
 def _now() -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
 
 from memspine.journal.entries import pause
+from memspine.journal.intents import outbox_number
 from memspine.model import MemoryRef
 from memspine.status import Stage
 
@@ -75,12 +76,12 @@ def hurry(connection: Connection) -> None:
     connection.execute("UPDATE replicas SET next_attempt_at = NULL")
 
 
-def leave_behind(connection: Connection, present: Collection[str]) -> None:
-    """Note that replicas which the chain has no more miss what is dropped now, should they come back."""
-    rows = connection.execute("SELECT name FROM replicas WHERE stage IN ('copying', 'following')").fetchall()
-    for (name,) in rows:
-        if name not in present:
-            move(connection, name, "left behind", cursor=None)
+def leave_behind(connection: Connection, names: Iterable[str]) -> None:
+    """Note that replicas miss what is dropped now."""
+    connection.executemany(
+        "UPDATE replicas SET stage = 'left behind', cursor = NULL, feed = NULL WHERE name = ?",
+        ((name,) for name in names),
+    )
 
 
 def are_followed(connection: Connection) -> bool:
@@ -89,9 +90,14 @@ def are_followed(connection: Connection) -> bool:
     return found.fetchone() is not None
 
 
-def cursors(connection: Connection) -> dict[str, str | None]:
-    """The cursor of each replica that follows."""
-    return dict(connection.execute("SELECT name, cursor FROM replicas WHERE stage = 'following'").fetchall())
+def outbox_places(connection: Connection) -> dict[str, int]:
+    """The number in the outbox up to which each replica has read that follows it, or will follow it once it has a copy,
+    whichever settings name it."""
+    rows = connection.execute(
+        "SELECT name, iif(stage = 'copying', feed, cursor) FROM replicas WHERE stage IN ('copying', 'following')"
+    )
+    places = ((name, outbox_number(place)) for name, place in rows)
+    return {name: number for name, number in places if number is not None}
 
 
 def sent(connection: Connection, replica: str, refs: Iterable[MemoryRef]) -> dict[MemoryRef, Sent]:

@@ -7,6 +7,7 @@ from typing import Final
 APPLICATION_ID: Final = 0x6D736A6C
 VERSION: Final = 1
 
+# outbox: a change that is only begun has no `settled_at`, one that is settled no `begun_at`.
 # sent: what a replica was last given (`revision` NULL: nothing yet; `hash` empty: a deletion), and what it is being
 # given, which may have arrived or not.
 STATEMENTS: Final = (
@@ -33,8 +34,10 @@ STATEMENTS: Final = (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         owner TEXT NOT NULL,
         id TEXT NOT NULL,
-        begun_at INTEGER
+        begun_at INTEGER,
+        settled_at INTEGER
     )""",
+    "CREATE INDEX outbox_settled ON outbox (settled_at)",
     """CREATE TABLE tombstones (
         owner TEXT NOT NULL,
         id TEXT NOT NULL,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,7 @@ from memspine.chain.spool import Drained
 from memspine.errors import BackendUnavailable, LoopError, MemspineError
 from memspine.journal import Journal, entries, intents, replicas
 from memspine.model import PurgedPlace
-from memspine.replication.delivery import Delivered, Delivery
+from memspine.replication.delivery import Delivered, Delivery, delivering
 from memspine.replication.giving import Giving
 
 if TYPE_CHECKING:
@@ -95,18 +97,43 @@ class Deliveries:
         except (BackendUnavailable, LoopError) as error:
             return Delivered(complete=False, troubles=(str(error),))
 
+    async def trim(self, before: datetime, *, limit: int) -> int:
+        """Drop so many changes from before a time, oldest first, from the outbox; returns how many. Replicas that have
+        not read all that is so old are left behind. Raises JournalError."""
+        moment = times.to_milliseconds(before)
+        end = await self._journal.read(partial(intents.old_end, before=moment))
+        if not end:
+            return 0
+        places = await self._journal.read(replicas.outbox_places)
+        async with contextlib.AsyncExitStack() as stack:
+            for name in (name for name, number in places.items() if number < end):
+                if not await stack.enter_async_context(delivering(self._journal, name)):
+                    return 0  # it is just reading
+            return await self._journal.write(partial(_trimmed, before=moment, limit=limit))
+
     async def _trim(self) -> None:
-        """Drop what every replica has from the outbox."""
-        cursors = await self._journal.read(replicas.cursors)
-        names = {member.name for member in self._chain.replicas}
-        if not names or not names <= cursors.keys():
-            return
-        places = [number for name in names if (number := intents.outbox_number(cursors[name])) is not None]
-        has_rows = bool(await self._journal.read(partial(intents.outbox, after=0, limit=1)))
-        if has_rows and len(places) == len(names):
-            await self._journal.write(partial(_trimmed, up_to=min(places), names=names))
+        """Drop what every replica has from the outbox, those that these settings do not name among them."""
+        if await self._journal.read(_has_read):
+            await self._journal.write(_trim_read)
 
 
-def _trimmed(connection: Connection, *, up_to: int, names: Collection[str]) -> None:
-    intents.trim_outbox(connection, up_to)
-    replicas.leave_behind(connection, names)
+def _read_by_all(connection: Connection) -> int:
+    """The number up to which every replica has read the outbox: all of it, where none reads it."""
+    places = replicas.outbox_places(connection)
+    return min(places.values()) if places else intents.outbox_end(connection)
+
+
+def _has_read(connection: Connection) -> bool:
+    first = intents.outbox(connection, after=0, limit=1)
+    return bool(first) and first[0][0] <= _read_by_all(connection)
+
+
+def _trim_read(connection: Connection) -> None:
+    intents.trim_outbox(connection, _read_by_all(connection))
+
+
+def _trimmed(connection: Connection, *, before: int, limit: int) -> int:
+    end = intents.old_end(connection, before)
+    late = [name for name, number in replicas.outbox_places(connection).items() if number < end]
+    replicas.leave_behind(connection, late)
+    return intents.trim_old(connection, before, limit)
