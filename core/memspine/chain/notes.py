@@ -51,7 +51,7 @@ class Notes:
     def __init__(
         self, journal: Journal, primary: Member, *, has_fallbacks: bool, replicates: bool, deadline_seconds: float
     ) -> None:
-        self._journal = journal
+        self.journal = journal
         self._primary = primary
         self._has_fallbacks = has_fallbacks
         self._replicates = replicates
@@ -70,7 +70,7 @@ class Notes:
         if self._replicates:
             return True
         try:
-            return self._journal.is_there() and await self._journal.kept(replicas.are_followed)
+            return self.journal.is_there() and await self.journal.kept(replicas.are_followed)
         except JournalError:
             return False  # this chain needs none, and the status tells what is the matter
 
@@ -88,15 +88,15 @@ class Notes:
             await self._note_late(touched, noted, has_feed=has_feed)
             return
         in_outbox = is_followed and not has_feed
-        numbers = await self._journal.write(partial(_begin, touched=touched, in_outbox=in_outbox))
+        numbers = await self.journal.write(partial(_begin, touched=touched, in_outbox=in_outbox))
         try:
             yield noted
         except BackendUnavailable as error:
             if error.outcome == "none":
-                await self._journal.write(partial(_withdraw, touched=touched, numbers=numbers))
+                await self.journal.write(partial(_withdraw, touched=touched, numbers=numbers))
             raise  # an unknown outcome stays begun, until the primary can be asked
         except MemspineError:
-            await self._journal.write(partial(_withdraw, touched=touched, numbers=numbers))
+            await self.journal.write(partial(_withdraw, touched=touched, numbers=numbers))
             raise
         try:
             if noted.written:
@@ -110,22 +110,21 @@ class Notes:
         try:
             if not has_feed and await self._is_followed():
                 changed = [(touched.owner, id) for id in dict.fromkeys([*touched.ids, *noted.written])]
-                await self._journal.write(partial(intents.settle_changed, numbers=(), changed=changed, now=_now()))
+                await self.journal.write(partial(intents.settle_changed, numbers=(), changed=changed, now=_now()))
         except JournalError as error:
             noted.trouble = f"done, but not noted in the journal: {error}"
 
     async def settle_begun(self) -> None:
         """Ask the primary what became of writes whose end nobody noted. Raises BackendUnavailable, LoopError,
         JournalError."""
-        patience = int((self._deadline_seconds + FORGOTTEN_SECONDS) * 1000)
-        before, after = _now() - patience, _now() + patience
-        rows = await self._journal.read(partial(intents.begun, before=before, after=after, limit=ROWS))
-        has_forgotten = await self._journal.read(partial(intents.has_forgotten, before=before, after=after))
+        before, after = forgotten_times(self._deadline_seconds)
+        rows = await self.journal.read(partial(intents.begun, before=before, after=after, limit=ROWS))
+        has_forgotten = await self.journal.read(partial(intents.has_forgotten, before=before, after=after))
         if not rows and not has_forgotten:
             return
         has_feed = await self.has_feed()
         if has_forgotten:
-            await self._journal.write(partial(intents.settle_forgotten, before=before, after=after, now=_now()))
+            await self.journal.write(partial(intents.settle_forgotten, before=before, after=after, now=_now()))
         by_owner: defaultdict[str, list[str]] = defaultdict(list)
         for owner, id in rows:
             by_owner[owner].append(id)
@@ -153,7 +152,7 @@ class Notes:
                 gone = {id: stone.revision for id, stone in (await self._tombstones(missing, scope)).items()}
             elif touched.deletes:
                 gone = dict.fromkeys(missing)  # at which revisions nobody can say
-        await self._journal.write(
+        await self.journal.write(
             partial(
                 _settled,
                 touched=touched,
@@ -170,6 +169,13 @@ class Notes:
         return await self._primary.call(
             "tombstones", lambda backend: backend.tombstones(ids, scope=scope), seconds=self._deadline_seconds
         )
+
+
+def forgotten_times(deadline_seconds: float) -> tuple[int, int]:
+    """Before and after which times (milliseconds) a write was begun whose process died: the later one is still to come,
+    and the clock was put back since."""
+    now, patience = _now(), int((deadline_seconds + FORGOTTEN_SECONDS) * 1000)
+    return now - patience, now + patience
 
 
 def _begin(connection: Connection, *, touched: Touched, in_outbox: bool) -> list[int]:

@@ -178,3 +178,24 @@ def trim_old(connection: Connection, before: int, limit: int) -> int:
         "DELETE FROM outbox WHERE number IN (SELECT number FROM outbox WHERE settled_at < ? ORDER BY number LIMIT ?)",
         (before, limit),
     ).rowcount
+
+
+def begin_purging(connection: Connection, owner: str, ids: Iterable[str], now: int) -> None:
+    """Note that the primary is about to purge these (an empty id: all of the owner)."""
+    connection.executemany("INSERT OR REPLACE INTO purges VALUES (?, ?, ?)", ((owner, id, now) for id in ids))
+
+
+def end_purging(connection: Connection, owner: str, ids: Iterable[str] | None) -> None:
+    """Note that these (None: all of the owner) are purged, and that replicas will hear of it, or that they are not."""
+    if ids is None:
+        connection.execute("DELETE FROM purges WHERE owner = ?", (owner,))
+    else:
+        connection.executemany("DELETE FROM purges WHERE owner = ? AND id = ?", ((owner, id) for id in ids))
+
+
+def begun_purges(connection: Connection, before: int, after: int) -> list[tuple[str, str, int]]:
+    """Owner, id (empty: all of the owner) and time of purges whose end nobody noted and that were begun before a time,
+    or after one that is still to come."""
+    return connection.execute(
+        "SELECT owner, id, begun_at FROM purges WHERE begun_at < ? OR begun_at > ? ORDER BY owner, id", (before, after)
+    ).fetchall()

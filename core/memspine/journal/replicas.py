@@ -84,6 +84,11 @@ def leave_behind(connection: Connection, names: Iterable[str]) -> None:
     )
 
 
+def names(connection: Connection) -> list[str]:
+    """Every replica that was ever delivered to, whichever settings name it."""
+    return [name for (name,) in connection.execute("SELECT name FROM replicas ORDER BY name")]
+
+
 def are_followed(connection: Connection) -> bool:
     """Whether there is a replica that follows the primary, or is being given what to follow from."""
     found = connection.execute("SELECT 1 FROM replicas WHERE stage IN ('copying', 'following') LIMIT 1")

@@ -15,11 +15,11 @@ import attrs
 from memspine import times
 from memspine.chain import Chain, Member
 from memspine.chain.spool import Drained
-from memspine.errors import BackendUnavailable, LoopError, MemspineError
-from memspine.journal import Journal, entries, intents, replicas
+from memspine.errors import BackendUnavailable, LoopError
+from memspine.journal import Journal, intents, replicas
 from memspine.model import PurgedPlace
 from memspine.replication.delivery import Delivered, Delivery, delivering
-from memspine.replication.giving import Giving
+from memspine.replication.purging import Purging
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -42,6 +42,7 @@ class Deliveries:
     def __init__(self, chain: Chain, journal: Journal) -> None:
         self._chain = chain
         self._journal = journal
+        self._purging = Purging(chain, journal)
 
     def delivery(self, replica: Member) -> Delivery:
         """The delivery to a replica of the chain."""
@@ -53,11 +54,12 @@ class Deliveries:
         ends_at = None if seconds is None else time.monotonic() + seconds
         drained = Drained() if self._chain.spool is None else await self._chain.spool.drain(seconds=seconds)
         troubles = list(drained.troubles)
-        if self._chain.notes is not None:
-            try:
+        try:
+            if self._chain.notes is not None:
                 await self._chain.notes.settle_begun()
-            except (BackendUnavailable, LoopError) as error:
-                troubles.append(str(error))
+            await self._purging.settle()
+        except (BackendUnavailable, LoopError) as error:
+            troubles.append(str(error))
         left = None if ends_at is None else max(ends_at - time.monotonic(), 0.0)
         rounds = await asyncio.gather(*(self._to(member, seconds=left) for member in self._chain.replicas))
         await self._trim()
@@ -71,25 +73,7 @@ class Deliveries:
     async def purge(self, ids: Sequence[str] | None, *, owner: str) -> list[PurgedPlace]:
         """Erase memories (None: all of an owner) from the journal and from every replica; what cannot be reached is
         erased before anything else reaches it. Raises JournalError."""
-        await self._journal.write(partial(entries.erase, owner=owner, ids=ids))
-        places = [PurgedPlace(place="journal", status="erased")]
-        for member in self._chain.replicas:
-            places += await self._purge(member, ids, owner=owner)
-        return places
-
-    async def _purge(self, replica: Member, ids: Sequence[str] | None, *, owner: str) -> list[PurgedPlace]:
-        name, place = replica.name, f"replica {replica.name}"
-        now = times.to_milliseconds(times.now())
-        await self._journal.write(partial(entries.ask_purge, replica=name, owner=owner, ids=ids, now=now))
-        try:
-            receipt = await Giving(replica, seconds=self._chain.deadline_seconds).purge(owner, ids)
-        except BackendUnavailable as error:
-            return [PurgedPlace(place=place, status="pending", detail=str(error))]
-        except MemspineError as error:
-            await self._journal.write(partial(entries.forget_purge, replica=name, owner=owner, ids=ids))
-            return [PurgedPlace(place=place, status="kept", detail=str(error))]
-        await self._journal.write(partial(entries.forget_purge, replica=name, owner=owner, ids=ids))
-        return [attrs.evolve(one, place=f"{place}: {one.place}") for one in receipt.places]
+        return await self._purging.purge(ids, owner=owner)
 
     async def _to(self, replica: Member, *, seconds: float | None) -> Delivered:
         try:
