@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -12,7 +13,7 @@ import attrs
 
 from memspine.chain import Chain, Member
 from memspine.contracts import Capability, MemoryBackend
-from memspine.errors import BackendError, BackendUnavailable, LoopError
+from memspine.errors import BackendError, BackendUnavailable, JournalError, LoopError
 from memspine.indexing import VectorIndex
 from memspine.intake import Intake
 from memspine.model import Scope
@@ -24,8 +25,8 @@ Kind = Literal["deliver", "expire", "history", "spaces", "embed"]
 
 KINDS: Final[tuple[Kind, ...]] = ("deliver", "expire", "history", "spaces", "embed")
 """Every kind, in the order they are run: execute the writes that wait, and deliver to replicas; sweep expired memories;
-drop old states, tombstones and feed rows; drop vector spaces that nobody uses any more and the vectors of expired
-memories; embed what has no vector yet."""
+drop old states, tombstones and rows of feed and outbox; drop vector spaces that nobody uses any more and the vectors of
+expired memories; embed what has no vector yet."""
 
 REMOVING: Final[tuple[Kind, ...]] = ("expire", "history", "spaces")
 TOMBSTONE_DAYS_MIN: Final = 30
@@ -81,7 +82,7 @@ async def run_maintenance(
     keeping = _Keeping(now=now, history_days=history_days, feed_days=feed_days)
     try:
         for kind in removed:
-            async for rows in _removing(chain, kind, index=index, keeping=keeping):
+            async for rows in _removing(chain, kind, index=index, deliveries=deliveries, keeping=keeping):
                 removed[kind] += rows
                 if clock.is_over:
                     return attrs.evolve(report, complete=False)
@@ -114,6 +115,10 @@ class _Keeping:
     now: datetime
     history_days: int
     feed_days: int
+
+    @property
+    def feed_before(self) -> datetime:
+        return self.now - timedelta(days=self.feed_days)
 
 
 async def _deliver(deliveries: Deliveries, clock: _Clock, report: MaintenanceReport) -> MaintenanceReport:
@@ -150,11 +155,20 @@ async def _embed(
     )
 
 
-async def _removing(chain: Chain, kind: Kind, *, index: VectorIndex | None, keeping: _Keeping) -> AsyncIterator[int]:
+async def _removing(
+    chain: Chain, kind: Kind, *, index: VectorIndex | None, deliveries: Deliveries | None, keeping: _Keeping
+) -> AsyncIterator[int]:
     """The steps of a kind that removes rows: how many went with each, until none is left."""
     if kind == "spaces":
         yield 0 if index is None else await index.collect()
         return
+    if kind == "history" and deliveries is not None:
+        # What keeps the journal from being read is told by delivery, and the primary has other things to drop.
+        with contextlib.suppress(JournalError):
+            rows = STEP_ROWS
+            while rows >= STEP_ROWS:
+                rows = await deliveries.trim(keeping.feed_before, limit=STEP_ROWS)
+                yield rows
     for member in (chain.primary, *chain.replicas):
         try:
             async for rows in _removing_from(member, kind, keeping=keeping, seconds=chain.deadline_seconds):
@@ -184,7 +198,6 @@ def _steps(kind: Kind, capabilities: frozenset[Capability], keeping: _Keeping) -
         return [lambda backend: backend.expire(scope=everyone, now=keeping.now, limit=STEP_ROWS)]
     before = keeping.now - timedelta(days=keeping.history_days)
     tombstones_before = keeping.now - timedelta(days=max(keeping.history_days, TOMBSTONE_DAYS_MIN))
-    feed_before = keeping.now - timedelta(days=keeping.feed_days)
     steps: list[Step] = []
     if Capability.HISTORY in capabilities:
         steps.append(
@@ -193,5 +206,5 @@ def _steps(kind: Kind, capabilities: frozenset[Capability], keeping: _Keeping) -
             )
         )
     if Capability.CHANGES in capabilities:
-        steps.append(lambda backend: backend.trim_changes(scope=everyone, before=feed_before, limit=STEP_ROWS))
+        steps.append(lambda backend: backend.trim_changes(scope=everyone, before=keeping.feed_before, limit=STEP_ROWS))
     return steps

@@ -118,6 +118,7 @@ class Running:
             deadline_seconds=memory.deadline_seconds,
             read_fallback=memory.read_fallback,
             journal=journal,
+            left=left,
             spools=spools,
         )
         self.deliveries = None if journal is None else _deliveries(self.chain, journal)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 
 from memspine import times
+from memspine.config import config_from_mapping
 from memspine.conformance.clauses import clause
 from memspine.contracts import Capability
 from memspine.errors import BackendUnavailable, CapabilityError, InvalidMemoryError
 from memspine.model import MemoryChanges, MemoryFilter, NewMemory, Scope
+from memspine.replication import opened_backends
+from memspine.replication.copying import Copy
 
-from .worlds import ALL, ME, PLAIN
+from .worlds import ALL, ME, PLAIN, Killed
 
 BOTH = pytest.mark.parametrize("primary", [ALL, PLAIN], ids=["with a feed", "without a feed"])
 
@@ -312,6 +316,120 @@ async def test_a_replica_that_the_feed_left_behind(worlds):
         assert (await memory.status()).problems == ()
 
 
+async def _without_fallbacks(world):
+    """Somebody whose settings name no fallback."""
+    async with world.open(fallbacks=[]) as memory:
+        await memory.create("new", id="n")
+        await memory.create_many([NewMemory(content="of many")])
+        await memory.update("m0", content="changed")
+        await memory.delete("m1")
+        await memory.delete_many(MemoryFilter(), session="s", dry_run=False)
+
+
+async def _spooled(world):
+    """Somebody without fallbacks, whose writes waited for the primary."""
+    async with world.open(fallbacks=[], on_write_failure="spool") as memory:
+        world.down("notes")
+        await memory.create("new", id="n")
+        await memory.update("m0", content="changed")
+        await memory.delete("m1")
+        await world.back(memory)
+        await memory.maintain(["deliver"])
+
+
+async def _copied(world):
+    """A copy into the primary."""
+    async with opened_backends(config_from_mapping(world.settings, plugins=world.plugins), "far", "notes") as places:
+        await world.add("far", "n", "new")
+        source, target = places
+        await Copy(source=source, target=target).run()
+
+
+@pytest.mark.parametrize("write", [_without_fallbacks, _spooled, _copied])
+@clause("CH-51")
+async def test_no_settings_hide_a_change(worlds, write):
+    """What is written without a word of the replica arrives in it, though the primary has no feed."""
+    world = worlds(primary=PLAIN, fallbacks=("far",))
+    world.settings["backends"]["notes"]["plugin"] = "plain"
+    async with world.open() as memory:
+        for n in range(4):
+            await memory.create(f"m{n}", id=f"m{n}", session="s" if n > 1 else "")
+        await world.quiet(memory)
+    before = await world.contents("team")
+    await write(world)
+    assert await world.contents("notes") != before
+    async with world.open() as memory:
+        assert (await memory.status()).backends[1].replica.behind
+        await world.quiet(memory)
+        assert await world.contents("team") == await world.contents("notes")
+        assert (await memory.status()).problems == ()
+
+
+@clause("CH-51")
+async def test_a_replica_that_comes_while_others_write(worlds):
+    """What a process writes that was there before there was a journal arrives in a replica that came later."""
+    world = worlds(primary=PLAIN)
+    async with world.open(fallbacks=[]) as early:
+        await early.create("old", id="a")
+        async with world.open() as memory:
+            await world.quiet(memory)
+            await early.create("new", id="b")
+            await early.delete("a")
+            await world.quiet(memory)
+            assert await world.contents("team") == {"b": "new"}
+
+
+@clause("CH-51")
+async def test_a_replica_that_comes_in_the_middle_of_a_write(worlds):
+    """What was being written while a replica listed the primary, by somebody who knew of no replica, arrives."""
+    world = worlds(primary=PLAIN)
+    async with world.open(fallbacks=[]) as early, world.open() as memory:
+        create = world["notes"].store.create
+
+        async def late(*arguments, **named):
+            await world.quiet(memory)
+            return await create(*arguments, **named)
+
+        world["notes"].store.create = late
+        await early.create("new", id="a")
+        await world.quiet(memory)
+        assert await world.contents("team") == {"a": "new"}
+
+
+@pytest.mark.parametrize("spools", [False, True], ids=["at once", "spooled"])
+@clause("CH-51")
+async def test_a_key_that_another_memory_has(worlds, spools):
+    """A create whose key a memory of another id has changes that memory, and so it arrives, the primary having no
+    feed."""
+    world = worlds(primary=PLAIN, on_write_failure="spool")
+    async with world.open() as memory:
+        await world.add("notes", "mine", "old", key="k")
+        await world.quiet(memory)
+        if spools:
+            world.down("notes")
+        await memory.create("new", key="k")
+        await world.back(memory)
+        await world.quiet(memory)
+        assert await world.contents("notes") == await world.contents("team") == {"mine": "new"}
+
+
+@BOTH
+@clause("CH-21")
+async def test_no_settings_hide_a_deletion(worlds, primary):
+    """What was deleted without a word of the replica is not shown by it while the primary is away."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await memory.create("walnut", id="a")
+        await world.quiet(memory)
+    async with world.open(fallbacks=[]) as memory:
+        await memory.delete("a")
+    async with world.open() as memory:
+        world.down("notes")
+        with pytest.raises(BackendUnavailable):
+            await memory.get("a")
+        assert (await memory.search("walnut")).hits == ()
+
+
 @pytest.mark.parametrize("loses", [True, False], ids=["loses its feed", "gets a feed"])
 @clause("CH-51", "CH-57")
 async def test_a_primary_whose_feed_comes_or_goes(worlds, loses):
@@ -360,6 +478,97 @@ async def test_a_purge_reaches_replicas_and_journal(worlds, primary):
         assert changing[0] == "purge"
         assert await world["far"].store.history("a", scope=ME) == ()
         assert await same(world, "team", "far", revisions=primary is ALL)
+        assert await memory.journal_entries() == ()
+
+
+async def _dies_in_purge(world, ids, *, store, kind, at=1):
+    """A process that purges and ends, or fails, at a call of a store."""
+    with suppress(Killed, BackendUnavailable):
+        async with world.open() as memory:
+            world[store].plan(kind, at=at, spared=("list",))
+            await memory.purge(ids)
+    world.up()
+
+
+@pytest.mark.parametrize("point", [("notes", "done", 1), *(("journal", "killed", at) for at in (3, 4, 5))], ids=str)
+@pytest.mark.parametrize("ids", [["a"], None], ids=["one", "all of the owner"])
+@BOTH
+@clause("CH-58", "CH-85")
+async def test_a_purge_whose_process_died(worlds, primary, ids, point):
+    """Where a process dies when the primary has purged, the replica and the journal are purged by maintenance, and what
+    was written since stays."""
+    store, kind, at = point
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await memory.create("private", id="a")
+        await memory.update("a", content="private still")
+        await world.quiet(memory)
+    await _dies_in_purge(world, ids, store=store, kind=kind, at=at)
+    assert await world.contents("notes") == {}
+    async with world.open() as memory:
+        await memory.create("later", id="b")
+        world.clock.forward(60)
+        await world.quiet(memory)
+        assert await world["team"].store.history("a", scope=ME) == ()
+        assert await world.contents("team") == await world.contents("notes") == {"b": "later"}
+        assert await memory.journal_entries() == ()
+
+
+@pytest.mark.parametrize("ids", [["a"], None], ids=["one", "all of the owner"])
+@pytest.mark.parametrize("end", ["killed", "refused", "not done", "stored again"])
+@clause("CH-58")
+async def test_a_purge_that_was_not_done_erases_nothing(worlds, end, ids):
+    """Where the primary did not purge, or a memory was stored again by the time that is looked at, replicas keep it,
+    with its history."""
+    world = worlds()
+    async with world.open() as memory:
+        for content in ("one", "two"):
+            await memory.create(content, id="a")
+        await world.quiet(memory)
+    kind = {"killed": "killed", "refused": "refused", "not done": "reset", "stored again": "done"}[end]
+    await _dies_in_purge(world, ids, store="notes", kind=kind)
+    async with world.open() as memory:
+        world.clock.forward(10)
+        await memory.create("three", id="a")
+        world.clock.forward(60)
+        await world.quiet(memory)
+        assert await world.contents("team") == await world.contents("notes") == {"a": "three"}
+        assert (await world["team"].store.history("a", scope=ME))[0].memory.content == "one"
+        assert await memory.journal_entries() == ()
+        assert (await memory.status()).problems == ()
+
+
+@clause("CH-58", "CH-31")
+async def test_a_purge_that_died_takes_no_write_that_came_after(worlds):
+    """A write that was acknowledged after a purge whose process died is done, whenever the purge is settled."""
+    world = worlds(on_write_failure="spool")
+    async with world.open() as memory:
+        await memory.create("private", id="a")
+        await world.quiet(memory)
+    await _dies_in_purge(world, None, store="notes", kind="done")
+    async with world.open() as memory:
+        world.clock.forward(60)
+        world.down("notes", "reset", spared=("health", "list", "count", "get_many", "changes", "tombstones"))
+        assert (await memory.create("later", id="b")).pending
+        await memory.maintain(["deliver"])
+        await world.back(memory)
+        await world.quiet(memory)
+        assert await world.contents("team") == await world.contents("notes") == {"b": "later"}
+
+
+@clause("CH-58")
+async def test_a_purge_reaches_a_replica_that_is_not_named(worlds):
+    """A replica that the settings do not name any more is pending in the receipt, and erased when it is named again."""
+    world = worlds(replicas=("team", "far"))
+    async with world.open() as memory:
+        await memory.create("private", id="a")
+        await world.quiet(memory)
+    async with world.open(fallbacks=["team"]) as memory:
+        receipt = await memory.purge(["a"])
+        assert {place.place: place.status for place in receipt.places}["replica far"] == "pending"
+    async with world.open() as memory:
+        await world.quiet(memory)
+        assert await world["far"].store.history("a", scope=ME) == ()
         assert await memory.journal_entries() == ()
 
 
@@ -467,23 +676,75 @@ async def test_all_whose_turn_has_come_are_tried_in_one_go(worlds):
         assert await same(world, "team")
 
 
-@clause("CH-57")
-async def test_a_replica_that_comes_back_does_not_follow_what_was_dropped(worlds):
-    """A replica that was taken out of the chain of a primary without a feed, and put in again, is left behind by what
-    was delivered to the others meanwhile, and a reconcile brings it all."""
+DAY = 86_400
+
+
+async def _noted(memory):
+    """How many changes the outbox holds."""
+    return await memory._running.chain.journal.read(  # noqa: SLF001 - nothing else tells it
+        lambda connection: connection.execute("SELECT count(*) FROM outbox").fetchone()[0]
+    )
+
+
+@pytest.mark.parametrize("is_away", ["down", "not named"])
+@pytest.mark.parametrize("days", [29, 31])
+@clause("CH-51", "CH-57")
+async def test_a_replica_that_is_away_for_long(worlds, is_away, days):
+    """A replica of a primary without a feed that is away follows when it is back, or, where it was away for longer than
+    `feed_days`, is left behind: then the changes are dropped, and a reconcile brings them."""
     world = worlds(primary=PLAIN, replicas=("team", "far"))
     async with world.open() as memory:
         await memory.create("one", id="a")
         await world.quiet(memory)
-    async with world.open(fallbacks=["far"]) as memory:
+    if is_away == "down":
+        world.down("team")
+    async with world.open(fallbacks=["team", "far"] if is_away == "down" else ["far"]) as memory:
         await memory.create("two", id="b")
         await memory.delete("a")
-        await world.quiet(memory)
-    async with world.open() as memory:
         await memory.maintain(["deliver"])
-        status = await memory.status()
-        assert [one.replica.stage for one in status.backends[1:]] == ["left behind", "following"]
-        assert any("reconcile" in line for line in status.problems)
-        await memory.reconcile("team")
+        assert await world.contents("far") == {"b": "two"}
+        world.clock.forward(days * DAY)
+        assert await _noted(memory) == 2
+        await memory.maintain(["history"])
+        assert await _noted(memory) == (2 if days < 30 else 0)
+    async with world.open() as memory:
+        await world.back(memory)
+        await memory.maintain(["deliver"])
+        stages = [one.replica.stage for one in (await memory.status()).backends[1:]]
+        assert stages == ["following" if days < 30 else "left behind", "following"]
+        if days > 30:
+            assert any("needs reconcile" in line for line in (await memory.status()).problems)
+            assert await world.contents("team") == {"a": "one"}
+            await memory.reconcile("team")
         await world.quiet(memory)
         assert await world.contents("team") == await world.contents("far") == {"b": "two"}
+        assert await _noted(memory) == 0
+
+
+@clause("CH-57")
+async def test_only_what_is_old_is_dropped(worlds):
+    """Of the changes that a replica has not read the old ones are dropped, in whatever steps, with the replica in its
+    copying or behind it; one that has read these follows the others."""
+    world = worlds(primary=PLAIN, replicas=("team", "far", "new"))
+    async with world.open(fallbacks=["team", "far"]) as memory:
+        await world.quiet(memory)
+    async with world.open(fallbacks=["far", "new"]) as memory:
+        world.down("new")
+        await memory.create("one", id="a")
+        await memory.maintain(["deliver"])  # which begins with the copy
+        await memory.create_many([NewMemory(content=str(n)) for n in range(600)])
+        world.clock.forward(31 * DAY)
+        await memory.maintain(["deliver"])
+        world.down("far")
+        await memory.delete("a")
+        await memory.maintain(["history"])
+        assert await _noted(memory) == 1
+        assert [one.replica.stage for one in (await memory.status()).backends[1:]] == ["following", "left behind"]
+    async with world.open() as memory:
+        await world.back(memory)
+        stages = [one.replica.stage for one in (await memory.status()).backends[1:]]
+        assert stages == ["left behind", "following", "left behind"]
+        for name in ("team", "new"):
+            await memory.reconcile(name)
+        await world.quiet(memory)
+        assert await same(world, "team", "far", "new", revisions=False)

@@ -1,9 +1,10 @@
-"""Chains of real stores, whose processes are killed."""
+"""Chains of real stores, whose processes are killed, and whose files are replaced."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -119,3 +120,33 @@ def test_kill_9_of_those_who_write_and_deliver(settings):
         if content != "?" and (notes[id][0] if id in notes else None) not in (content, "changed" if content else None)
     }
     assert wrong == {}
+
+
+@clause("CH-57")
+def test_a_primary_that_an_older_copy_has_replaced(settings, tmp_path):
+    """Where the primary was restored from a backup and written past the place of its replica, the replica is left
+    behind, and a reconcile brings what the primary has now."""
+    path = settings["backends"]["notes"]["path"]
+
+    async def before():
+        async with MemoryManager(settings, background=False) as memory:
+            await memory.create("old", id="a")
+            await memory.backup(tmp_path / "copy.db")
+            await memory.create("lost", id="b")
+            assert (await memory.maintain(["deliver"])).complete
+
+    async def after():
+        async with MemoryManager(settings, background=False) as memory:
+            for id in "cd":
+                await memory.create("new", id=id)
+            assert not (await memory.maintain(["deliver"])).complete
+            assert any("needs reconcile" in line for line in (await memory.status()).problems)
+            done = await memory.reconcile("team")
+            assert (done.copied, done.conflicts) == (2, 1)  # nobody can say whether `b` was deleted
+            await memory.reconcile("team", take="primary")
+            assert (await memory.status()).problems == ()
+        assert await contents(settings, "team") == await contents(settings, "notes")
+
+    asyncio.run(before())
+    shutil.copy(tmp_path / "copy.db", path)
+    asyncio.run(after())

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from memspine import times
 from memspine.chain.answers import Answer
 from memspine.chain.notes import Touched
+from memspine.errors import BackendUnavailable, MemspineError
+from memspine.journal import Journal, intents
 from memspine.model import LIMIT_MAX, MemoryFilter, PurgeReceipt, Scope
 
 if TYPE_CHECKING:
     from memspine.chain.routing import Chain
+
+PURGE: Final = "purge"
+"""The kind of work of whoever purges, and of whoever settles what another left."""
 
 
 async def delete_many(chain: Chain, filter: MemoryFilter, *, scope: Scope, now: datetime) -> Answer[tuple[str, ...]]:
@@ -19,7 +27,7 @@ async def delete_many(chain: Chain, filter: MemoryFilter, *, scope: Scope, now: 
     owner = scope.require_owner("delete_many")
     await chain.go_behind("delete_many", owner, None)
     touched = None
-    if chain.notes is not None:
+    if chain.notes is not None and await chain.notes.are_kept():
         foreseen = await chain.call_primary(
             "delete_many",
             lambda backend: backend.delete_many(filter, scope=scope, now=now, dry_run=True),
@@ -41,21 +49,44 @@ async def delete_many(chain: Chain, filter: MemoryFilter, *, scope: Scope, now: 
 
 
 async def purge(chain: Chain, ids: Sequence[str] | None, *, scope: Scope, now: datetime) -> Answer[PurgeReceipt]:
-    """Purge memories (None: all of the owner) in the primary. Raises CapabilityError, BackendUnavailable."""
+    """Purge memories (None: all of the owner) in the primary. That replicas and the journal have to follow is noted
+    before, and stays noted until `memspine.replication` has seen to it. Raises CapabilityError, BackendUnavailable,
+    JournalError."""
     owner = scope.require_owner("purge")
     if chain.spool is not None:  # what waits and is done after the purge would bring it back
         await chain.spool.drain(seconds=chain.deadline_seconds)
-    touched = None
-    if chain.notes is not None:
-        known = tuple(await _ids(chain, scope=scope, now=now)) if ids is None else tuple(ids)
+    touched, journal = None, chain.journal
+    known = tuple(ids or ())
+    if chain.notes is not None and await chain.notes.are_kept():
+        journal = chain.notes.journal
+        if ids is None:
+            known = tuple(await _ids(chain, scope=scope, now=now))
         touched = Touched(owner=owner, ids=known, deletes=True)
-    return await chain.write(
-        "purge",
-        lambda backend: backend.purge(ids, scope=scope, now=now),
-        ids=ids or (),
-        touched=touched,
-        unhurried=True,
-    )
+    async with _purging(journal, owner, known if ids is not None else ("", *known)):
+        return await chain.write(
+            "purge",
+            lambda backend: backend.purge(ids, scope=scope, now=now),
+            ids=ids or (),
+            touched=touched,
+            unhurried=True,
+        )
+
+
+@asynccontextmanager
+async def _purging(journal: Journal | None, owner: str, ids: Sequence[str]) -> AsyncIterator[None]:
+    """Note a purge before it begins, and take that back where it was not done. Nobody settles it meanwhile."""
+    if journal is None:
+        yield
+        return
+    async with journal.held(PURGE):
+        at = times.to_milliseconds(times.now())
+        await journal.write(partial(intents.begin_purging, owner=owner, ids=ids, now=at))
+        try:
+            yield
+        except MemspineError as error:
+            if not (isinstance(error, BackendUnavailable) and error.outcome == "unknown"):
+                await journal.write(partial(intents.end_purging, owner=owner, ids=ids))
+            raise
 
 
 async def _ids(chain: Chain, *, scope: Scope, now: datetime) -> list[str]:

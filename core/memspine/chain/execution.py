@@ -14,9 +14,9 @@ from memspine.chain.members import Member, bulk_seconds
 from memspine.chain.operations import Create, Outcome, Write, from_waiting
 from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import BackendUnavailable, InvalidMemoryError, LoopError, MemspineError
-from memspine.journal import Journal, entries, intents
+from memspine.journal import Journal, entries, intents, replicas
 from memspine.journal.entries import Waiting
-from memspine.model import Memory, MemoryRef, Scope, Tombstone
+from memspine.model import Memory, MemoryRef, Scope, Tombstone, Written
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -35,14 +35,12 @@ class Executed:
 
 
 class Execution:
-    """Executes writes of the journal on a primary. `keeps_outbox` says that replicas follow what it changes by the
-    journal, should it have no feed."""
+    """Executes writes of the journal on a primary."""
 
-    def __init__(self, journal: Journal, primary: Member, *, deadline_seconds: float, keeps_outbox: bool) -> None:
+    def __init__(self, journal: Journal, primary: Member, *, deadline_seconds: float) -> None:
         self._journal = journal
         self._primary = primary
         self._seconds = deadline_seconds
-        self._keeps_outbox = keeps_outbox
 
     async def run(self, batch: Sequence[Waiting]) -> Executed:
         """Execute a batch in order, as far as the primary works. Raises JournalError."""
@@ -202,8 +200,11 @@ class Execution:
                 intents.settle_deleted(connection, entry.owner, {entry.id: revision}, now)
             elif not has_feed:
                 intents.lift(connection, entry.owner, [entry.id])
-            if not has_feed and self._keeps_outbox:
-                intents.settle_changed(connection, (), [(entry.owner, entry.id)])
+            # Whoever begins to follow after this transaction lists the primary after it.
+            if not has_feed and replicas.are_followed(connection):
+                written = [result.memory.id] if isinstance(result, Written) else []  # its key may be another memory's
+                changed = [(entry.owner, id) for id in dict.fromkeys([entry.id, *written])]
+                intents.settle_changed(connection, (), changed, now)
 
 
 @attrs.define

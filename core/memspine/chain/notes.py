@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from memspine import times
-from memspine.chain.members import Member
+from memspine.chain.members import Member, bulk_seconds
 from memspine.contracts import Capability
 from memspine.errors import BackendUnavailable, JournalError, MemspineError
-from memspine.journal import Journal, intents
+from memspine.journal import Journal, intents, replicas
 from memspine.model import Scope, Tombstone
 
 if TYPE_CHECKING:
@@ -36,19 +36,24 @@ class Touched:
 
 @attrs.define
 class Noted:
-    """A write that was noted. Whoever does it may fill in at which revisions memories were deleted; `trouble` says why
-    its end could not be noted."""
+    """A write that was noted. Whoever does it may fill in at which revisions memories were deleted, and which memories
+    were written, should they not be those that were asked for; `trouble` says why its end could not be noted."""
 
     deleted: Mapping[str, int] | None = None
+    written: Sequence[str] = ()
     trouble: str = ""
 
 
 class Notes:
-    """Keeps the journal in step with a primary that has fallbacks, some of which may be replicas."""
+    """Keeps the journal in step with a primary that has fallbacks, some of which may be replicas, or that had replicas
+    under another configuration: these follow it still, and come back one day."""
 
-    def __init__(self, journal: Journal, primary: Member, *, replicates: bool, deadline_seconds: float) -> None:
-        self._journal = journal
+    def __init__(
+        self, journal: Journal, primary: Member, *, has_fallbacks: bool, replicates: bool, deadline_seconds: float
+    ) -> None:
+        self.journal = journal
         self._primary = primary
+        self._has_fallbacks = has_fallbacks
         self._replicates = replicates
         self._deadline_seconds = deadline_seconds
 
@@ -56,43 +61,70 @@ class Notes:
         """Whether the primary says by itself what changed. Raises BackendUnavailable."""
         return Capability.CHANGES in await self._primary.capabilities(seconds=self._deadline_seconds)
 
+    async def are_kept(self) -> bool:
+        """Whether deletes are noted."""
+        return self._has_fallbacks or await self._is_followed()
+
+    async def _is_followed(self) -> bool:
+        """Whether there are replicas, of this configuration or of another one."""
+        if self._replicates:
+            return True
+        try:
+            return self.journal.is_there() and await self.journal.kept(replicas.are_followed)
+        except JournalError:
+            return False  # this chain needs none, and the status tells what is the matter
+
     @asynccontextmanager
     async def around(self, touched: Touched) -> AsyncIterator[Noted]:
         """Note a write before it begins, and what became of it after. Raises JournalError before it begins."""
         noted = Noted()
         has_feed = await self.has_feed()
-        in_outbox = self._replicates and not has_feed
-        if not touched.deletes and not in_outbox:
+        if has_feed and not touched.deletes:
             yield noted
             return
-        numbers = await self._journal.write(partial(_begin, touched=touched, in_outbox=in_outbox))
+        is_followed = await self._is_followed()
+        if not is_followed and not (touched.deletes and self._has_fallbacks):
+            yield noted
+            await self._note_late(touched, noted, has_feed=has_feed)
+            return
+        in_outbox = is_followed and not has_feed
+        numbers = await self.journal.write(partial(_begin, touched=touched, in_outbox=in_outbox))
         try:
             yield noted
         except BackendUnavailable as error:
             if error.outcome == "none":
-                await self._journal.write(partial(_withdraw, touched=touched, numbers=numbers))
+                await self.journal.write(partial(_withdraw, touched=touched, numbers=numbers))
             raise  # an unknown outcome stays begun, until the primary can be asked
         except MemspineError:
-            await self._journal.write(partial(_withdraw, touched=touched, numbers=numbers))
+            await self.journal.write(partial(_withdraw, touched=touched, numbers=numbers))
             raise
         try:
+            if noted.written:
+                touched = attrs.evolve(touched, ids=tuple(dict.fromkeys([*touched.ids, *noted.written])))
             await self._settle(touched, numbers, has_feed=has_feed, deleted=noted.deleted)
         except (BackendUnavailable, JournalError) as error:
             noted.trouble = f"done, but not noted yet in the journal: {error}"
 
+    async def _note_late(self, touched: Touched, noted: Noted, *, has_feed: bool) -> None:
+        """Note a write for a replica that began to follow while it was done: it may have been listed before."""
+        try:
+            if not has_feed and await self._is_followed():
+                changed = [(touched.owner, id) for id in dict.fromkeys([*touched.ids, *noted.written])]
+                await self.journal.write(partial(intents.settle_changed, numbers=(), changed=changed, now=_now()))
+        except JournalError as error:
+            noted.trouble = f"done, but not noted in the journal: {error}"
+
     async def settle_begun(self) -> None:
         """Ask the primary what became of writes whose end nobody noted. Raises BackendUnavailable, LoopError,
         JournalError."""
-        patience = int((self._deadline_seconds + FORGOTTEN_SECONDS) * 1000)
-        before, after = _now() - patience, _now() + patience
-        rows = await self._journal.read(partial(intents.begun, before=before, after=after, limit=ROWS))
-        forgotten = partial(intents.has_forgotten, before=before, after=after)
-        has_forgotten = self._replicates and await self._journal.read(forgotten)
+        before, after = forgotten_times(self._deadline_seconds)
+        rows = await self.journal.read(partial(intents.begun, before=before, after=after, limit=ROWS))
+        has_forgotten = await self.journal.read(partial(intents.has_forgotten, before=before, after=after))
         if not rows and not has_forgotten:
             return
         has_feed = await self.has_feed()
         if has_forgotten:
-            await self._journal.write(partial(intents.settle_forgotten, before=before, after=after))
+            await self.journal.write(partial(intents.settle_forgotten, before=before, after=after, now=_now()))
         by_owner: defaultdict[str, list[str]] = defaultdict(list)
         for owner, id in rows:
             by_owner[owner].append(id)
@@ -111,22 +143,23 @@ class Notes:
         there: Mapping[str, object] = {}
         if deleted is None and ids:
             scope, now = Scope.of_owner(owner), times.now()
+            seconds = bulk_seconds(self._deadline_seconds, len(ids))
             there = await self._primary.call(
-                "get", lambda backend: backend.get_many(ids, scope=scope, now=now), seconds=self._deadline_seconds
+                "get", lambda backend: backend.get_many(ids, scope=scope, now=now), seconds=seconds
             )
             missing = [id for id in ids if id not in there]
             if touched.deletes and has_feed:
                 gone = {id: stone.revision for id, stone in (await self._tombstones(missing, scope)).items()}
             elif touched.deletes:
                 gone = dict.fromkeys(missing)  # at which revisions nobody can say
-        await self._journal.write(
+        await self.journal.write(
             partial(
                 _settled,
                 touched=touched,
                 gone=gone,
                 back=() if has_feed else tuple(there),
                 numbers=numbers,
-                in_outbox=self._replicates and not has_feed,
+                in_outbox=not has_feed and await self._is_followed(),
             )
         )
 
@@ -138,6 +171,13 @@ class Notes:
         )
 
 
+def forgotten_times(deadline_seconds: float) -> tuple[int, int]:
+    """Before and after which times (milliseconds) a write was begun whose process died: the later one is still to come,
+    and the clock was put back since."""
+    now, patience = _now(), int((deadline_seconds + FORGOTTEN_SECONDS) * 1000)
+    return now - patience, now + patience
+
+
 def _begin(connection: Connection, *, touched: Touched, in_outbox: bool) -> list[int]:
     if touched.deletes:
         intents.begin_deleting(connection, touched.owner, touched.ids, _now())
@@ -147,7 +187,7 @@ def _begin(connection: Connection, *, touched: Touched, in_outbox: bool) -> list
 def _withdraw(connection: Connection, *, touched: Touched, numbers: Sequence[int]) -> None:
     if touched.deletes:
         intents.withdraw_deleting(connection, touched.owner, touched.ids)
-    intents.settle_changed(connection, numbers, ())
+    intents.settle_changed(connection, numbers, (), _now())
 
 
 def _settled(
@@ -164,7 +204,7 @@ def _settled(
         intents.settle_deleted(connection, touched.owner, gone, _now())
     intents.lift(connection, touched.owner, back)
     if in_outbox:
-        intents.settle_changed(connection, numbers, [(touched.owner, id) for id in touched.ids])
+        intents.settle_changed(connection, numbers, [(touched.owner, id) for id in touched.ids], _now())
 
 
 def _now() -> int:

@@ -25,7 +25,7 @@ from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import BackendUnavailable, JournalError, MemspineError
 from memspine.journal import Journal, intents
 from memspine.journal.intents import Stone
-from memspine.model import Health, Memory, MemoryRef, Scope, Tombstone
+from memspine.model import Health, Memory, MemoryRef, Scope, Tombstone, Written
 
 if TYPE_CHECKING:
     from memspine.chain.overlay import Overlay, WaitingWrites
@@ -40,7 +40,8 @@ class Chain:
     """Routes calls over a primary and ordered fallbacks.
 
     A write has `deadline_seconds`; a read has as much for all stores together, but a search has it for each. A chain
-    with fallbacks keeps deletes in its `journal`, and with `spools` also the writes that its primary could not take.
+    with fallbacks keeps deletes in its `journal`, and with `spools` also the writes that its primary could not take. A
+    chain that needs none looks into the one that other settings may have `left`, for replicas that follow its primary.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Chain:
         deadline_seconds: float,
         read_fallback: bool = False,
         journal: Journal | None = None,
+        left: Journal | None = None,
         spools: bool = False,
     ) -> None:
         self._members = tuple(members)
@@ -59,8 +61,15 @@ class Chain:
         self.notes: Notes | None = None
         self.spool: Spool | None = None
         self._overlay: Overlay | None = None
-        if journal is not None and len(self._members) > 1:
-            self.notes = Notes(journal, self.primary, replicates=bool(self.replicas), deadline_seconds=deadline_seconds)
+        self._noting = journal or left
+        if self._noting is not None:
+            self.notes = Notes(
+                self._noting,
+                self.primary,
+                has_fallbacks=len(self._members) > 1,
+                replicates=bool(self.replicas),
+                deadline_seconds=deadline_seconds,
+            )
         self._spools = spools
         if journal is not None:  # without `spools` too: what was acknowledged under other settings is still owed
             self.spool, self._overlay = _spooling(self, journal)
@@ -89,7 +98,7 @@ class Chain:
         """Close every member and the journal, also when closing one fails. Raises the first error, after all were
         closed."""
         closings = [member.close(patience_seconds=self._deadline_seconds) for member in self._members]
-        await close_all([*closings, *([self.journal.close()] if self.journal is not None else [])])
+        await close_all([*closings, *([self._noting.close()] if self._noting is not None else [])])
 
     # ── writing ──
 
@@ -182,6 +191,7 @@ class Chain:
             value = await ask()
             if isinstance(value, Tombstone):
                 noted.deleted = {value.id: value.revision}
+            noted.written = _ids_of(value)
         return Answer(value, self.primary.name, (noted.trouble,) if noted.trouble else ())
 
     # ── reading ──
@@ -395,12 +405,7 @@ def _spooling(chain: Chain, journal: Journal) -> tuple[Spool, Overlay]:
     from memspine.chain.overlay import Overlay
     from memspine.chain.spool import Spool
 
-    execution = Execution(
-        journal,
-        chain.primary,
-        deadline_seconds=chain.deadline_seconds,
-        keeps_outbox=bool(chain.replicas),
-    )
+    execution = Execution(journal, chain.primary, deadline_seconds=chain.deadline_seconds)
     return Spool(chain, journal, execution=execution), Overlay(journal)
 
 
@@ -440,6 +445,11 @@ class _Gathering:
     def result(self) -> Gathered:
         """All that was found."""
         return Gathered(memories=self._memories, backends=self._backends, failures=tuple(self.failures))
+
+
+def _ids_of(value: object) -> list[str]:
+    """Which memories a create has written: those of its keys may have other ids than were asked for."""
+    return [one.memory.id for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, Written)]
 
 
 def _share(ends_at: float, members: int) -> float:

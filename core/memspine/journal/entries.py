@@ -316,15 +316,18 @@ def first_reason(connection: Connection) -> str:
     return "" if row is None else str(row[0])
 
 
-def erase(connection: Connection, owner: str, ids: Sequence[str] | None) -> None:
-    """Erase what the journal holds of memories (None: of all of an owner); tombstones stay."""
-    for table in ("entries", "sent"):
+def erase(connection: Connection, owner: str, ids: Sequence[str] | None, *, until: int | None = None) -> None:
+    """Erase what the journal holds of memories (None: of all of an owner); tombstones stay, and what was entered after
+    `until` (milliseconds; None: whenever it was)."""
+    for statement in (
+        "DELETE FROM entries WHERE owner = :owner AND noted_at <= coalesce(:until, noted_at)",
+        "DELETE FROM sent WHERE owner = :owner",
+    ):
         if ids is None:
-            connection.execute(f"DELETE FROM {table} WHERE owner = ?", (owner,))  # noqa: S608
+            connection.execute(statement, {"owner": owner, "until": until})
         else:
             connection.executemany(
-                f"DELETE FROM {table} WHERE owner = ? AND id = ?",  # noqa: S608
-                ((owner, id) for id in ids),
+                f"{statement} AND id = :id", ({"owner": owner, "until": until, "id": id} for id in ids)
             )
 
 

@@ -101,13 +101,17 @@ def begin_changing(connection: Connection, owner: str, ids: Iterable[str], now: 
     return numbers
 
 
-def settle_changed(connection: Connection, numbers: Iterable[int], changed: Iterable[tuple[str, str]]) -> None:
+def settle_changed(
+    connection: Connection, numbers: Iterable[int], changed: Iterable[tuple[str, str]], now: int
+) -> None:
     """Note what was changed (owner and id), in place of what was about to be.
 
     The rows are new ones, behind all that anybody may have read meanwhile.
     """
     connection.executemany("DELETE FROM outbox WHERE number = ?", ((number,) for number in numbers))
-    connection.executemany("INSERT INTO outbox (owner, id, begun_at) VALUES (?, ?, NULL)", changed)
+    connection.executemany(
+        "INSERT INTO outbox (owner, id, settled_at) VALUES (?, ?, ?)", ((owner, id, now) for owner, id in changed)
+    )
 
 
 def has_forgotten(connection: Connection, before: int, after: int) -> bool:
@@ -116,13 +120,13 @@ def has_forgotten(connection: Connection, before: int, after: int) -> bool:
     return found.fetchone() is not None
 
 
-def settle_forgotten(connection: Connection, before: int, after: int) -> None:
+def settle_forgotten(connection: Connection, before: int, after: int, now: int) -> None:
     """Count as changed what was begun before a time, or after one that is still to come, and never settled: its process
     died, and either may be true."""
     rows = connection.execute(
         "SELECT number, owner, id FROM outbox WHERE begun_at < ? OR begun_at > ?", (before, after)
     ).fetchall()
-    settle_changed(connection, [row[0] for row in rows], [(row[1], row[2]) for row in rows])
+    settle_changed(connection, [row[0] for row in rows], [(row[1], row[2]) for row in rows], now)
 
 
 def outbox(connection: Connection, after: int, limit: int) -> list[tuple[int, str, str]]:
@@ -157,6 +161,41 @@ def outbox_end(connection: Connection) -> int:
     return 0 if row is None else int(row[0])
 
 
+def old_end(connection: Connection, before: int) -> int:
+    """The number of the last change that was settled before a time; 0 for none."""
+    row = connection.execute("SELECT max(number) FROM outbox WHERE settled_at < ?", (before,)).fetchone()
+    return int(row[0] or 0)
+
+
 def trim_outbox(connection: Connection, up_to: int) -> None:
     """Drop changes that every replica has."""
     connection.execute("DELETE FROM outbox WHERE number <= ? AND begun_at IS NULL", (up_to,))
+
+
+def trim_old(connection: Connection, before: int, limit: int) -> int:
+    """Drop changes that were settled before a time, oldest first; returns how many."""
+    return connection.execute(
+        "DELETE FROM outbox WHERE number IN (SELECT number FROM outbox WHERE settled_at < ? ORDER BY number LIMIT ?)",
+        (before, limit),
+    ).rowcount
+
+
+def begin_purging(connection: Connection, owner: str, ids: Iterable[str], now: int) -> None:
+    """Note that the primary is about to purge these (an empty id: all of the owner)."""
+    connection.executemany("INSERT OR REPLACE INTO purges VALUES (?, ?, ?)", ((owner, id, now) for id in ids))
+
+
+def end_purging(connection: Connection, owner: str, ids: Iterable[str] | None) -> None:
+    """Note that these (None: all of the owner) are purged, and that replicas will hear of it, or that they are not."""
+    if ids is None:
+        connection.execute("DELETE FROM purges WHERE owner = ?", (owner,))
+    else:
+        connection.executemany("DELETE FROM purges WHERE owner = ? AND id = ?", ((owner, id) for id in ids))
+
+
+def begun_purges(connection: Connection, before: int, after: int) -> list[tuple[str, str, int]]:
+    """Owner, id (empty: all of the owner) and time of purges whose end nobody noted and that were begun before a time,
+    or after one that is still to come."""
+    return connection.execute(
+        "SELECT owner, id, begun_at FROM purges WHERE begun_at < ? OR begun_at > ? ORDER BY owner, id", (before, after)
+    ).fetchall()

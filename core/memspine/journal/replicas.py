@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from memspine.journal.entries import clear_aside, pause
+from memspine.journal.intents import outbox_number
 from memspine.model import MemoryRef
 from memspine.status import Stage
 
@@ -117,17 +118,33 @@ def hurry(connection: Connection) -> None:
     connection.execute("UPDATE replicas SET next_attempt_at = NULL")
 
 
-def leave_behind(connection: Connection, present: Collection[str]) -> None:
-    """Note that replicas which the chain has no more miss what is dropped now, should they come back."""
-    rows = connection.execute("SELECT name FROM replicas WHERE stage IN ('copying', 'following')").fetchall()
-    for (name,) in rows:
-        if name not in present:
-            move(connection, name, "left behind", cursor=None)
+def leave_behind(connection: Connection, names: Iterable[str]) -> None:
+    """Note that replicas miss what is dropped now."""
+    connection.executemany(
+        "UPDATE replicas SET stage = 'left behind', cursor = NULL, feed = NULL WHERE name = ?",
+        ((name,) for name in names),
+    )
 
 
-def cursors(connection: Connection) -> dict[str, str | None]:
-    """The cursor of each replica that follows."""
-    return dict(connection.execute("SELECT name, cursor FROM replicas WHERE stage = 'following'").fetchall())
+def names(connection: Connection) -> list[str]:
+    """Every replica that was ever delivered to, whichever settings name it."""
+    return [name for (name,) in connection.execute("SELECT name FROM replicas ORDER BY name")]
+
+
+def are_followed(connection: Connection) -> bool:
+    """Whether there is a replica that follows the primary, or is being given what to follow from."""
+    found = connection.execute("SELECT 1 FROM replicas WHERE stage IN ('copying', 'following') LIMIT 1")
+    return found.fetchone() is not None
+
+
+def outbox_places(connection: Connection) -> dict[str, int]:
+    """The number in the outbox up to which each replica has read that follows it, or will follow it once it has a copy,
+    whichever settings name it."""
+    rows = connection.execute(
+        "SELECT name, iif(stage = 'copying', feed, cursor) FROM replicas WHERE stage IN ('copying', 'following')"
+    )
+    places = ((name, outbox_number(place)) for name, place in rows)
+    return {name: number for name, number in places if number is not None}
 
 
 def sent(connection: Connection, replica: str, refs: Iterable[MemoryRef]) -> dict[MemoryRef, Sent]:

@@ -8,6 +8,8 @@ APPLICATION_ID: Final = 0x6D736A6C
 VERSION: Final = 1
 
 # chain, replicas: `store` is the mark of a store (`memspine.config.StoreIdentity`), `place` how a person knows it.
+# outbox: a change that is only begun has no `settled_at`, one that is settled no `begun_at`.
+# purges: what the primary was about to purge, an empty id meaning all of the owner.
 # sent: what a replica was last given (`revision` NULL: nothing yet; `hash` empty: a deletion), and what it is being
 # given, which may have arrived or not.
 STATEMENTS: Final = (
@@ -34,14 +36,22 @@ STATEMENTS: Final = (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         owner TEXT NOT NULL,
         id TEXT NOT NULL,
-        begun_at INTEGER
+        begun_at INTEGER,
+        settled_at INTEGER
     )""",
+    "CREATE INDEX outbox_settled ON outbox (settled_at)",
     """CREATE TABLE tombstones (
         owner TEXT NOT NULL,
         id TEXT NOT NULL,
         revision INTEGER,
         deleted_at INTEGER NOT NULL,
         is_begun INTEGER NOT NULL,
+        PRIMARY KEY (owner, id)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE purges (
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        begun_at INTEGER NOT NULL,
         PRIMARY KEY (owner, id)
     ) WITHOUT ROWID""",
     """CREATE TABLE replicas (

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 from memspine import times
-from memspine.chain import Chain
+from memspine.chain import Chain, Touched
 from memspine.contracts import MemoryBackend
 from memspine.model import (
     ChangePage,
@@ -84,14 +84,18 @@ async def states(chain: Chain, ref: MemoryRef) -> tuple[Revision, ...]:
 async def put(chain: Chain, records: Sequence[Memory | Tombstone], *, owner: str) -> tuple[PutOutcome, ...]:
     """Put whole records of one owner, all of them or none."""
     scope, ids = Scope.of_owner(owner), tuple(dict.fromkeys(record.id for record in records))
-    return await write(chain, "put", lambda backend: backend.put(records, scope=scope), ids=ids)
+    touched = Touched(owner=owner, ids=ids, deletes=any(isinstance(record, Tombstone) for record in records))
+    return await write(chain, "put", lambda backend: backend.put(records, scope=scope), touched=touched)
 
 
 async def create(chain: Chain, memories: Sequence[NewMemory], *, owner: str, ids: Sequence[str]) -> tuple[Written, ...]:
     """Create memories of one owner."""
     scope, now = Scope.of_owner(owner), times.now()
     return await write(
-        chain, "create", lambda backend: backend.create_many(memories, scope=scope, ids=ids, now=now), ids=ids
+        chain,
+        "create",
+        lambda backend: backend.create_many(memories, scope=scope, ids=ids, now=now),
+        touched=Touched(owner=owner, ids=tuple(ids)),
     )
 
 
@@ -100,9 +104,9 @@ async def read(chain: Chain, operation: str, call: Call[T], *, records: int = PA
     return (await chain.call_primary(operation, call, records=records)).value
 
 
-async def write(chain: Chain, operation: str, call: Call[T], *, ids: Sequence[str]) -> T:
+async def write(chain: Chain, operation: str, call: Call[T], *, touched: Touched) -> T:
     """What became of a change, with the time of a whole page."""
-    return (await chain.write(operation, call, ids=ids, records=PAGE_ROWS)).value
+    return (await chain.write(operation, call, ids=touched.ids, touched=touched, records=PAGE_ROWS)).value
 
 
 def by_owner(refs: Collection[MemoryRef]) -> Mapping[str, list[str]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,11 +15,11 @@ import attrs
 from memspine import times
 from memspine.chain import Chain, Member
 from memspine.chain.spool import Drained
-from memspine.errors import BackendUnavailable, LoopError, MemspineError
-from memspine.journal import Journal, entries, intents, replicas
+from memspine.errors import BackendUnavailable, LoopError
+from memspine.journal import Journal, intents, replicas
 from memspine.model import PurgedPlace
-from memspine.replication.delivery import Delivered, Delivery
-from memspine.replication.giving import Giving
+from memspine.replication.delivery import Delivered, Delivery, delivering
+from memspine.replication.purging import Purging
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -40,6 +42,7 @@ class Deliveries:
     def __init__(self, chain: Chain, journal: Journal) -> None:
         self._chain = chain
         self._journal = journal
+        self._purging = Purging(chain, journal)
 
     def delivery(self, replica: Member) -> Delivery:
         """The delivery to a replica of the chain."""
@@ -51,11 +54,12 @@ class Deliveries:
         ends_at = None if seconds is None else time.monotonic() + seconds
         drained = Drained() if self._chain.spool is None else await self._chain.spool.drain(seconds=seconds)
         troubles = list(drained.troubles)
-        if self._chain.notes is not None:
-            try:
+        try:
+            if self._chain.notes is not None:
                 await self._chain.notes.settle_begun()
-            except (BackendUnavailable, LoopError) as error:
-                troubles.append(str(error))
+            await self._purging.settle()
+        except (BackendUnavailable, LoopError) as error:
+            troubles.append(str(error))
         left = None if ends_at is None else max(ends_at - time.monotonic(), 0.0)
         rounds = await asyncio.gather(*(self._to(member, seconds=left) for member in self._chain.replicas))
         await self._trim()
@@ -69,25 +73,7 @@ class Deliveries:
     async def purge(self, ids: Sequence[str] | None, *, owner: str) -> list[PurgedPlace]:
         """Erase memories (None: all of an owner) from the journal and from every replica; what cannot be reached is
         erased before anything else reaches it. Raises JournalError."""
-        await self._journal.write(partial(entries.erase, owner=owner, ids=ids))
-        places = [PurgedPlace(place="journal", status="erased")]
-        for member in self._chain.replicas:
-            places += await self._purge(member, ids, owner=owner)
-        return places
-
-    async def _purge(self, replica: Member, ids: Sequence[str] | None, *, owner: str) -> list[PurgedPlace]:
-        name, place = replica.name, f"replica {replica.name}"
-        now = times.to_milliseconds(times.now())
-        await self._journal.write(partial(entries.ask_purge, replica=name, owner=owner, ids=ids, now=now))
-        try:
-            receipt = await Giving(replica, seconds=self._chain.deadline_seconds).purge(owner, ids)
-        except BackendUnavailable as error:
-            return [PurgedPlace(place=place, status="pending", detail=str(error))]
-        except MemspineError as error:
-            await self._journal.write(partial(entries.forget_purge, replica=name, owner=owner, ids=ids))
-            return [PurgedPlace(place=place, status="kept", detail=str(error))]
-        await self._journal.write(partial(entries.forget_purge, replica=name, owner=owner, ids=ids))
-        return [attrs.evolve(one, place=f"{place}: {one.place}") for one in receipt.places]
+        return await self._purging.purge(ids, owner=owner)
 
     async def _to(self, replica: Member, *, seconds: float | None) -> Delivered:
         try:
@@ -95,18 +81,43 @@ class Deliveries:
         except (BackendUnavailable, LoopError) as error:
             return Delivered(complete=False, troubles=(str(error),))
 
+    async def trim(self, before: datetime, *, limit: int) -> int:
+        """Drop so many changes from before a time, oldest first, from the outbox; returns how many. Replicas that have
+        not read all that is so old are left behind. Raises JournalError."""
+        moment = times.to_milliseconds(before)
+        end = await self._journal.read(partial(intents.old_end, before=moment))
+        if not end:
+            return 0
+        places = await self._journal.read(replicas.outbox_places)
+        async with contextlib.AsyncExitStack() as stack:
+            for name in (name for name, number in places.items() if number < end):
+                if not await stack.enter_async_context(delivering(self._journal, name)):
+                    return 0  # it is just reading
+            return await self._journal.write(partial(_trimmed, before=moment, limit=limit))
+
     async def _trim(self) -> None:
-        """Drop what every replica has from the outbox."""
-        cursors = await self._journal.read(replicas.cursors)
-        names = {member.name for member in self._chain.replicas}
-        if not names or not names <= cursors.keys():
-            return
-        places = [number for name in names if (number := intents.outbox_number(cursors[name])) is not None]
-        has_rows = bool(await self._journal.read(partial(intents.outbox, after=0, limit=1)))
-        if has_rows and len(places) == len(names):
-            await self._journal.write(partial(_trimmed, up_to=min(places), names=names))
+        """Drop what every replica has from the outbox, those that these settings do not name among them."""
+        if await self._journal.read(_has_read):
+            await self._journal.write(_trim_read)
 
 
-def _trimmed(connection: Connection, *, up_to: int, names: Collection[str]) -> None:
-    intents.trim_outbox(connection, up_to)
-    replicas.leave_behind(connection, names)
+def _read_by_all(connection: Connection) -> int:
+    """The number up to which every replica has read the outbox: all of it, where none reads it."""
+    places = replicas.outbox_places(connection)
+    return min(places.values()) if places else intents.outbox_end(connection)
+
+
+def _has_read(connection: Connection) -> bool:
+    first = intents.outbox(connection, after=0, limit=1)
+    return bool(first) and first[0][0] <= _read_by_all(connection)
+
+
+def _trim_read(connection: Connection) -> None:
+    intents.trim_outbox(connection, _read_by_all(connection))
+
+
+def _trimmed(connection: Connection, *, before: int, limit: int) -> int:
+    end = intents.old_end(connection, before)
+    late = [name for name, number in replicas.outbox_places(connection).items() if number < end]
+    replicas.leave_behind(connection, late)
+    return intents.trim_old(connection, before, limit)

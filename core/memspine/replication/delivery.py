@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -43,6 +44,11 @@ class Delivered:
     troubles: tuple[str, ...] = ()
 
 
+def delivering(journal: Journal, replica: str) -> AbstractAsyncContextManager[bool]:
+    """Keep others from delivering to a replica while inside; False where somebody is at it."""
+    return journal.held(f"deliver-{replica}")
+
+
 class Delivery:
     """Delivery of a chain to one of its replicas."""
 
@@ -58,7 +64,7 @@ class Delivery:
 
         Raises JournalError, and BackendUnavailable of the primary.
         """
-        async with self._journal.held(f"deliver-{self._replica.name}") as is_ours:
+        async with delivering(self._journal, self._replica.name) as is_ours:
             if not is_ours:
                 return Delivered(complete=False)  # another process is at it
             ends_at = None if seconds is None else time.monotonic() + seconds

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
 
-from memspine.chain import Chain, Member
+from memspine.chain import Chain, Member, chain_journal
 from memspine.closing import close_all
 from memspine.config import BackendSettings, Config, redacted
 from memspine.contracts import MemoryBackend
@@ -48,7 +48,11 @@ async def opened_backends(config: Config, *names: str) -> AsyncIterator[tuple[Ch
     shared = SharedResources()
     resources = [_Noted(shared) for _ in settings]
     places = tuple(
-        Chain([_member(config, one, noted)], deadline_seconds=config.memory.deadline_seconds)
+        Chain(
+            [_member(config, one, noted)],
+            deadline_seconds=config.memory.deadline_seconds,
+            left=chain_journal(config) if one.name == config.primary.name else None,
+        )
         for one, noted in zip(settings, resources, strict=True)
     )
     try:

@@ -1,9 +1,11 @@
 import apsw
+import attrs
 import pytest
 
 from memspine.model import GLOBAL_OWNER, KeywordQuery, MemoryChanges, MemoryRef, NewMemory, Scope
 from memspine_sqlite import speakers
 from memspine_sqlite.connections import Settings
+from memspine_sqlite.schema import STEPS, WITH_SPEAKERS
 
 from .tools import (
     ALICE,
@@ -141,7 +143,7 @@ def test_an_older_store_learns_who_spoke(tmp_path, monkeypatch, version):
         contents = {id: f"walnut {id}{'?' if id in 'ab' else '.'}" for id in names}
         await filled_at_version_1(path, contents, session="s", metadata={"speaker": "Ann Lee"})
         if version != "version 1":
-            async with opened(path, FAST):
+            async with opened(path, attrs.evolve(FAST, steps=STEPS[:WITH_SPEAKERS])):
                 pass
             before_the_release(path)
         async with opened(path, FAST) as store:

@@ -252,7 +252,7 @@ def test_a_store_without_vectors_is_brought_up(tmp_path):
             await store.open_space(space())
             await store.upsert("space", records=[record("a"), record("b")])
             assert await ids_found(store, drawn("a"), limit=1) == ["a"]
-            assert (tmp_path / "store.db.before-v2.db").exists()
+            assert (tmp_path / "store.db.before-v3.db").exists()
             for purge in (backend.purge(["a"], scope=ALICE, now=at(2)), store.purge(["a"], scope=ALICE)):
                 receipt = await purge
                 assert {place.status for place in receipt.places} <= {"erased", "kept"}

@@ -11,6 +11,7 @@ from memspine.text import asks, memory_terms, speaker_terms
 from memspine_sqlite import erasing, keywords, schema
 from memspine_sqlite.connections import Settings
 from memspine_sqlite.keywords import Tokens
+from memspine_sqlite.schema import STEPS, WITH_SPEAKERS
 
 from .tools import ALICE, ALL, BOB, START, add, at, chance, files_with, ids_of, opened, run, value, writer_of
 from .vectors import on, opened_vectors, record, refs, space
@@ -346,7 +347,7 @@ def test_a_store_from_before_the_release_is_brought_up(tmp_path):
 
     async def go():
         path = tmp_path / "store.db"
-        async with opened(path, FAST) as backend:
+        async with opened(path, attrs.evolve(FAST, steps=STEPS[:WITH_SPEAKERS])) as backend:
             store = on(backend)
             await add(backend, "a", "walnut", metadata={"speaker": "Ann"})
             await store.open_space(space())

@@ -21,6 +21,7 @@ _LIST_EXPECTED = "the cursor of a list of this store, read in the same direction
 _FEED_EXPECTED = "a cursor that the feed of this very store gave in the same scope"
 _TAG_BYTES = 16
 _NUMBER_BYTES = 8
+_PLACE_BYTES = 2 * _NUMBER_BYTES
 
 
 @attrs.frozen
@@ -47,6 +48,14 @@ def list_position(cursor: str, *, newest_first: bool, backend: str) -> ListPosit
     raise CursorError(backend, cursor, _LIST_EXPECTED)
 
 
+@attrs.frozen
+class FeedPlace:
+    """A row of the feed: its number, and the mark that tells it from another row that was given the same number."""
+
+    sequence: int = 0
+    mark: int = 0
+
+
 class FeedSeal:
     """The cursors of one scope's feed, which tell nothing to whoever has no secret, and hold in no other scope."""
 
@@ -54,25 +63,27 @@ class FeedSeal:
         self._secret = secret
         self._scope = json.dumps(owners).encode()
 
-    def cursor(self, sequence: int) -> str:
+    def cursor(self, place: FeedPlace) -> str:
         """The cursor behind a row of the feed: the same each time for the same row."""
-        number = sequence.to_bytes(_NUMBER_BYTES)
+        data = place.sequence.to_bytes(_NUMBER_BYTES) + place.mark.to_bytes(_NUMBER_BYTES, signed=True)
         # The mask comes from the tag, and the tag from the row, so that no two rows are masked alike.
-        tag = self._keyed(b"feed tag", number, _TAG_BYTES)
-        return _text(tag + self._masked(tag, number))
+        tag = self._keyed(b"feed tag", data, _TAG_BYTES)
+        return _text(tag + self._masked(tag, data))
 
-    def position(self, cursor: str, *, backend: str) -> int:
+    def place(self, cursor: str, *, backend: str) -> FeedPlace:
         """The row that a cursor stands behind; raises CursorError for one that this seal did not make."""
         data = _bytes(cursor)
-        if len(data) == _TAG_BYTES + _NUMBER_BYTES:
-            sequence = int.from_bytes(self._masked(data[:_TAG_BYTES], data[_TAG_BYTES:]))
-            if hmac.compare_digest(self.cursor(sequence).encode(), cursor.encode()):
-                return sequence
+        if len(data) == _TAG_BYTES + _PLACE_BYTES:
+            row = self._masked(data[:_TAG_BYTES], data[_TAG_BYTES:])
+            sequence, mark = row[:_NUMBER_BYTES], row[_NUMBER_BYTES:]
+            place = FeedPlace(int.from_bytes(sequence), int.from_bytes(mark, signed=True))
+            if hmac.compare_digest(self.cursor(place).encode(), cursor.encode()):
+                return place
         raise CursorError(backend, cursor, _FEED_EXPECTED)
 
-    def _masked(self, tag: bytes, number: bytes) -> bytes:
-        mask = self._keyed(b"feed mask", tag, _NUMBER_BYTES)
-        return bytes(one ^ other for one, other in zip(mask, number, strict=True))
+    def _masked(self, tag: bytes, data: bytes) -> bytes:
+        mask = self._keyed(b"feed mask", tag, _PLACE_BYTES)
+        return bytes(one ^ other for one, other in zip(mask, data, strict=True))
 
     def _keyed(self, purpose: bytes, data: bytes, size: int) -> bytes:
         keyed = hashlib.blake2b(data, key=self._secret, person=purpose, digest_size=size)

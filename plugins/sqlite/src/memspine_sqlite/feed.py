@@ -9,52 +9,56 @@ from memspine.errors import CursorError
 from memspine.model import Change, ChangePage, Scope, Tombstone
 from memspine.times import from_milliseconds, to_milliseconds
 from memspine_sqlite import cursors, filters, schema, sql
+from memspine_sqlite.cursors import FeedPlace
 from memspine_sqlite.filters import Where
 from memspine_sqlite.rows import owner_numbers
 from memspine_sqlite.transactions import Transaction
 
 _TRIMMED_EXPECTED = "a cursor behind what was trimmed from the feed"
-_AHEAD_EXPECTED = "a cursor within the feed; this one is of a state that an older copy of the store has replaced"
+_REPLACED_EXPECTED = "a cursor within the feed; this one is of a state that an older copy of the store has replaced"
 
 
 def changes(transaction: Transaction, *, scope: Scope, limit: int, cursor: str | None) -> ChangePage:
     """The changes behind a cursor, in the order of their commits."""
     seal = cursors.FeedSeal(transaction.tokens.secret, scope.owners)
-    behind = 0
+    trimmed = _trimmed(transaction, scope)
+    behind = FeedPlace()
     if cursor is not None:
-        behind = seal.position(cursor, backend=transaction.backend)
-        if behind < _trimmed(transaction, scope):
-            raise CursorError(transaction.backend, cursor, _TRIMMED_EXPECTED)
-        if behind > _end(transaction):
-            raise CursorError(transaction.backend, cursor, _AHEAD_EXPECTED)
-    where = _in_scope(transaction, scope).also("sequence > ?", behind)
+        behind = seal.place(cursor, backend=transaction.backend)
+        _require_there(transaction, behind, cursor, trimmed=trimmed)
+    where = _in_scope(transaction, scope).also("sequence > ?", behind.sequence)
     rows = sql.rows(
         transaction.connection,
-        "SELECT sequence, id, owners.name, revision, deleted, changed_at "
+        "SELECT sequence, mark, id, owners.name, revision, deleted, changed_at "
         f"FROM changes CROSS JOIN owners ON number = changes.owner WHERE {where.sql} ORDER BY sequence LIMIT ?",
         (*where.values, max(limit, 0) + 1),
     )
     page = tuple(
         Change(
-            cursor=seal.cursor(sequence),
+            cursor=seal.cursor(FeedPlace(sequence, mark)),
             id=id,
             owner=owner,
             revision=revision,
             deleted=bool(deleted),
             changed_at=from_milliseconds(changed),
         )
-        for sequence, id, owner, revision, deleted, changed in rows[: max(limit, 0)]
+        for sequence, mark, id, owner, revision, deleted, changed in rows[: max(limit, 0)]
     )
-    end = page[-1].cursor if page else seal.cursor(max(behind, _trimmed(transaction, scope)))
+    end = page[-1].cursor if page else seal.cursor(behind if cursor is not None else trimmed)
     return ChangePage(page, end, more=len(rows) > len(page))
 
 
-def _end(transaction: Transaction) -> int:
-    """The last row that the feed ever had."""
-    found: int = sql.value(
-        transaction.connection, "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'changes'), 0)"
-    )
-    return found
+def _require_there(transaction: Transaction, place: FeedPlace, cursor: str, *, trimmed: FeedPlace) -> None:
+    """Refuse a cursor whose row was trimmed, or is none of this store's life: a copy from before that row was put back,
+    and its number may have been given again."""
+    if place.sequence < trimmed.sequence:
+        raise CursorError(transaction.backend, cursor, _TRIMMED_EXPECTED)
+    if place.sequence == trimmed.sequence:
+        mark = trimmed.mark
+    else:
+        mark = sql.value(transaction.connection, "SELECT mark FROM changes WHERE sequence = ?", (place.sequence,))
+    if mark != place.mark:
+        raise CursorError(transaction.backend, cursor, _REPLACED_EXPECTED)
 
 
 def _in_scope(transaction: Transaction, scope: Scope) -> Where:
@@ -66,16 +70,22 @@ def _in_scope(transaction: Transaction, scope: Scope) -> Where:
     return Where(("changes.owner IN (SELECT value FROM json_each(?))",), (filters.listed(numbers),))
 
 
-def _trimmed(transaction: Transaction, scope: Scope) -> int:
+def _trimmed(transaction: Transaction, scope: Scope) -> FeedPlace:
     """The last row of the feed that was dropped and that this scope would have shown."""
     if scope.owners is None:
-        return int(schema.meta(transaction.connection, "trimmed") or 0)
-    found: int = sql.value(
+        return _trimmed_of_all(transaction)
+    found = sql.first(
         transaction.connection,
-        "SELECT coalesce(max(trimmed), 0) FROM owners WHERE name IN (SELECT value FROM json_each(?))",
+        "SELECT trimmed, trimmed_mark FROM owners WHERE name IN (SELECT value FROM json_each(?)) "
+        "ORDER BY trimmed DESC LIMIT 1",
         (filters.listed(scope.owners),),
     )
-    return found
+    return FeedPlace() if found is None else FeedPlace(*found)
+
+
+def _trimmed_of_all(transaction: Transaction) -> FeedPlace:
+    connection = transaction.connection
+    return FeedPlace(int(schema.meta(connection, "trimmed") or 0), int(schema.meta(connection, "trimmed_mark") or 0))
 
 
 def tombstones(transaction: Transaction, ids: Sequence[str], *, scope: Scope) -> dict[str, Tombstone]:
@@ -99,19 +109,19 @@ def trim_changes(transaction: Transaction, *, scope: Scope, before: datetime, li
     where = _in_scope(transaction, scope).also("changed_at < ?", to_milliseconds(before))
     rows = sql.rows(
         connection,
-        f"SELECT sequence, owner FROM changes WHERE {where.sql} ORDER BY changed_at, sequence LIMIT ?",
+        f"SELECT sequence, mark, owner FROM changes WHERE {where.sql} ORDER BY changed_at, sequence LIMIT ?",
         (*where.values, limit),
     )
     if not rows:
         return 0
-    connection.executemany("DELETE FROM changes WHERE sequence = ?", [(sequence,) for sequence, _ in rows])
-    last: dict[int, int] = {}
-    for sequence, owner in rows:
-        last[owner] = max(last.get(owner, 0), sequence)
+    connection.executemany("DELETE FROM changes WHERE sequence = ?", [(sequence,) for sequence, *_ in rows])
+    # Sorted, so that of each owner the last row stays.
+    last = {owner: FeedPlace(sequence, mark) for sequence, mark, owner in sorted(rows)}
     connection.executemany(
-        "UPDATE owners SET trimmed = max(trimmed, ?) WHERE number = ?",
-        [(sequence, owner) for owner, sequence in last.items()],
+        "UPDATE owners SET trimmed = ?, trimmed_mark = ? WHERE number = ? AND trimmed < ?",
+        [(place.sequence, place.mark, owner, place.sequence) for owner, place in last.items()],
     )
-    known = int(schema.meta(connection, "trimmed") or 0)
-    schema.set_meta(connection, "trimmed", str(max(known, *last.values())))
+    place = max([_trimmed_of_all(transaction), *last.values()], key=lambda one: one.sequence)
+    schema.set_meta(connection, "trimmed", str(place.sequence))
+    schema.set_meta(connection, "trimmed_mark", str(place.mark))
     return len(rows)

@@ -269,6 +269,30 @@ _KEPT = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS kept_vocabulary USING fts5vocab(kept_keywords, instance)",
 )
 
+_MARKS = (
+    # A number that was given is given again once an older copy of the file was put back: the mark tells such rows
+    # apart. It is no column that is added, because only a table that is made can have a default that is always new.
+    "ALTER TABLE changes RENAME TO changes_2",
+    """CREATE TABLE changes (
+        sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+        owner INTEGER NOT NULL,
+        id TEXT NOT NULL,
+        revision INTEGER NOT NULL,
+        deleted INTEGER NOT NULL,
+        changed_at INTEGER NOT NULL,
+        mark INTEGER NOT NULL DEFAULT (random())
+    ) STRICT""",
+    """INSERT INTO changes (sequence, owner, id, revision, deleted, changed_at)
+        SELECT sequence, owner, id, revision, deleted, changed_at FROM changes_2 ORDER BY sequence""",
+    "DELETE FROM sqlite_sequence WHERE name = 'changes'",
+    "INSERT INTO sqlite_sequence (name, seq) SELECT 'changes', seq FROM sqlite_sequence WHERE name = 'changes_2'",
+    "DROP TABLE changes_2",
+    "CREATE INDEX changes_owner ON changes (owner, sequence)",
+    "CREATE INDEX changes_changed ON changes (changed_at)",
+    # That of the last row which was trimmed.
+    "ALTER TABLE owners ADD COLUMN trimmed_mark INTEGER NOT NULL DEFAULT 0",
+)
+
 
 def _create(connection: apsw.Connection) -> None:
     for statement in _VERSION_1:
@@ -284,7 +308,12 @@ def _add_vectors_and_speakers(connection: apsw.Connection) -> None:
     speakers.read_rows(connection, Tokens(bytes.fromhex(meta(connection, "secret") or "")))
 
 
-STEPS: Final = (Step(1, _create), Step(WITH_SPEAKERS, _add_vectors_and_speakers))
+def _mark_changes(connection: apsw.Connection) -> None:
+    for statement in _MARKS:
+        connection.execute(statement)
+
+
+STEPS: Final = (Step(1, _create), Step(WITH_SPEAKERS, _add_vectors_and_speakers), Step(3, _mark_changes))
 """Every version of the tables, oldest first."""
 
 
