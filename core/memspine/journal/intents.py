@@ -116,7 +116,9 @@ def settle_changed(
 
 def has_forgotten(connection: Connection, before: int, after: int) -> bool:
     """Whether there is anything for `settle_forgotten`."""
-    found = connection.execute("SELECT 1 FROM outbox WHERE begun_at < ? OR begun_at > ? LIMIT 1", (before, after))
+    found = connection.execute(
+        "SELECT 1 FROM outbox WHERE settled_at IS NULL AND (begun_at < ? OR begun_at > ?) LIMIT 1", (before, after)
+    )
     return found.fetchone() is not None
 
 
@@ -124,7 +126,8 @@ def settle_forgotten(connection: Connection, before: int, after: int, now: int) 
     """Count as changed what was begun before a time, or after one that is still to come, and never settled: its process
     died, and either may be true."""
     rows = connection.execute(
-        "SELECT number, owner, id FROM outbox WHERE begun_at < ? OR begun_at > ?", (before, after)
+        "SELECT number, owner, id FROM outbox WHERE settled_at IS NULL AND (begun_at < ? OR begun_at > ?)",
+        (before, after),
     ).fetchall()
     settle_changed(connection, [row[0] for row in rows], [(row[1], row[2]) for row in rows], now)
 
@@ -139,7 +142,7 @@ def outbox(connection: Connection, after: int, limit: int) -> list[tuple[int, st
 
 def begun_changes(connection: Connection) -> list[tuple[str, str]]:
     """Owner and id of changes that were begun and are not settled."""
-    return connection.execute("SELECT owner, id FROM outbox WHERE begun_at IS NOT NULL").fetchall()
+    return connection.execute("SELECT owner, id FROM outbox WHERE settled_at IS NULL").fetchall()
 
 
 def outbox_cursor(number: int) -> str:
