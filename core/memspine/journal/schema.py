@@ -7,6 +7,7 @@ from typing import Final
 APPLICATION_ID: Final = 0x6D736A6C
 VERSION: Final = 1
 
+# entries: `unit` is the number of the first of several writes that are done together or not at all; 0 stands alone.
 # sent: what a replica was last given (`revision` NULL: nothing yet; `hash` empty: a deletion), and what it is being
 # given, which may have arrived or not.
 STATEMENTS: Final = (
@@ -22,6 +23,7 @@ STATEMENTS: Final = (
         body TEXT NOT NULL,
         noted_at INTEGER NOT NULL,
         is_tried INTEGER NOT NULL DEFAULT 0,
+        unit INTEGER NOT NULL DEFAULT 0,
         attempts INTEGER NOT NULL DEFAULT 0,
         next_attempt_at INTEGER,
         error TEXT NOT NULL DEFAULT ''
