@@ -725,3 +725,65 @@ async def _executed_alone(world, memory):
 
 def _ids(count):
     return [f"n{n}" for n in range(count)]
+
+
+@BOTH
+@clause("CH-9", "CH-33")
+async def test_a_waiting_delete_hides_no_memory_of_others(spooling, primary):
+    """A memory of one's own that is to be deleted, or a write for one that there is not, leaves a memory of `global`
+    with the same id where it was: in get, list and search, from the primary and from a replica."""
+    world = spooling(primary=primary, read_fallback=True)
+    async with world.open() as memory:
+        for id in ("a", "b", "c"):
+            await memory.create("walnut of all", id=id, owner="global", management=True)
+        for id in ("a", "c"):
+            await memory.create("walnut of mine", id=id)
+        await world.quiet(memory)
+        world.down("notes")
+        await memory.delete("a")
+        await memory.update("b", content="none of mine")
+        await memory.update("c", content="anew", owner="global", management=True)
+        await memory.delete("c")
+        for is_back in (False, True):
+            found = await memory.get_many(["a", "b", "c"], shared=True)
+            assert {id: (one.memory.owner, one.memory.content, one.pending) for id, one in found.items()} == {
+                "a": ("global", "walnut of all", False), "b": ("global", "walnut of all", False),
+                "c": ("global", "anew", not is_back),
+            }  # fmt: skip
+            assert list(await memory.get_many(["a", "c"])) == []
+            page, hits = await memory.list(shared=True), await memory.search("walnut", shared=True)
+            listed = {(one.owner, one.id) for one in page.memories}
+            assert listed == {("global", "a"), ("global", "b"), ("global", "c")}
+            expected = listed - ({("global", "c")} if is_back else set())
+            assert {(hit.memory.owner, hit.memory.id) for hit in hits.hits} == expected
+            await world.back(memory)
+            await world.quiet(memory)
+
+
+@clause("CH-6", "CH-21", "CH-33")
+async def test_a_deletion_of_ones_own_says_nothing_of_others(spooling):
+    """A memory of `global` that only a fallback has is found also where one's own of that id was deleted or is about
+    to be; where nobody can say whether it is there, that is said."""
+    world = spooling(fallbacks=("archive",), replicas=())
+    async with world.open() as memory:
+        for id in ("a", "b"):
+            await memory.create("mine", id=id)
+            await world.add("archive", id, "mine of old")
+            await world.add("archive", id, "of all", owner="global")
+        await memory.delete("a")
+        world.down("notes")
+        await memory.delete("b")
+        for _ in range(2):
+            found = await memory.get_many(["a", "b"], shared=True)
+            assert {id: (one.memory.owner, one.memory.content) for id, one in found.items()} == {
+                "a": ("global", "of all"), "b": ("global", "of all")
+            }  # fmt: skip
+            await world.back(memory)
+            await world.quiet(memory)
+        world.down("archive")
+        for id in ("a", "b"):
+            with pytest.raises(BackendUnavailable):
+                await memory.get(id, shared=True)
+        for id in ("a", "b"):
+            with pytest.raises(NotFoundError):
+                await memory.get(id)

@@ -55,22 +55,32 @@ class Overlay:
         by_ref, unreadable = _writes(found)
         gathered = attrs.evolve(gathered, degraded=(*gathered.degraded, *unreadable))
         memories, backends, pending = dict(gathered.memories), dict(gathered.backends), set()
-        for ref, writes in by_ref.items():
+        deleted = set(gathered.deleted)
+        for ref, writes in sorted(by_ref.items(), key=lambda item: owners.index(item[0].owner)):
             memory = memories.get(ref.id)
-            if memory is not None and memory.owner != ref.owner:
-                if ref.owner != owners[0]:
-                    continue  # the caller's own memory of this id comes first
+            others = memory is not None and memory.owner != ref.owner
+            if ref.id in deleted or (others and ref.owner != owners[0]):
+                continue  # the caller's own memory of this id comes first
+            if others:
                 memory = None
             if memory is None and gathered.failures and _changes_only(writes):
                 continue  # what they change cannot be read now, and the failures say why
-            memories.pop(ref.id, None)
             after = _after(memory, writes)
             if after is not None:
                 memories[ref.id], backends[ref.id] = after, JOURNAL
-            if after is not None or isinstance(writes[-1], Delete):
                 pending.add(ref.id)
-        in_order = {id: memories[id] for id in ids if id in memories}
-        return attrs.evolve(gathered, memories=in_order, backends=backends, pending=frozenset(pending))
+            elif not others:
+                memories.pop(ref.id, None)
+                if isinstance(writes[-1], Delete):
+                    pending.add(ref.id)
+                    deleted.add(ref.id)
+        return attrs.evolve(
+            gathered,
+            memories={id: memories[id] for id in ids if id in memories},
+            backends=backends,
+            pending=frozenset(pending),
+            deleted=frozenset(deleted),
+        )
 
     async def _found(self, owners: Sequence[str], ids: Sequence[str]) -> list[Waiting]:
         if not await self._journal.kept(entries.has_any_waiting):

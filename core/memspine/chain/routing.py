@@ -249,9 +249,22 @@ class Chain:
         Those that the primary lacks come from the fallbacks, unless they were deleted; replicas are asked only when the
         primary failed.
         """
+        gather = partial(
+            self._gather, now=now, primary_only=primary_only, ends_at=time.monotonic() + self._deadline_seconds
+        )
+        gathered = await gather(ids, scope=scope)
+        owners = scope.require_readable("get")
+        if len(owners) == 1 or not gathered.deleted:
+            return gathered
+        again = [id for id in gathered.deleted if id not in gathered.memories]
+        alone = [await gather(again, scope=Scope.of_owner(owner)) for owner in owners]
+        return gathered.completed(ids, alone)
+
+    async def _gather(
+        self, ids: Sequence[str], *, scope: Scope, now: datetime, primary_only: bool, ends_at: float
+    ) -> Gathered:
         wanted = tuple(dict.fromkeys(ids))
         gathering = _Gathering(wanted)
-        ends_at = time.monotonic() + self._deadline_seconds
         for place, member in enumerate(self._members[:1] if primary_only else self._members):
             missing = gathering.missing
             if not missing:
@@ -324,7 +337,9 @@ class Chain:
                     f"a delete of memory {id!r} was begun, and nobody can say whether it was done"
                 )
                 gathering.drop([id])
-            elif not memory.is_expired(now) and not (stone is not None and stone.hides(memory.revision)):
+            elif stone is not None and stone.hides(memory.revision):
+                gathering.deleted.add(id)
+            elif not memory.is_expired(now):
                 alive[id] = memory
         gathering.add(alive, member.name)
 
@@ -393,6 +408,7 @@ class _Gathering:
     ids: Sequence[str]
     failures: list[str] = attrs.field(factory=list)
     is_closed: bool = False
+    deleted: set[str] = attrs.field(factory=set)
     _memories: dict[str, Memory] = attrs.field(factory=dict)
     _backends: dict[str, str] = attrs.field(factory=dict)
     _dropped: set[str] = attrs.field(factory=set)
@@ -408,8 +424,9 @@ class _Gathering:
         self._backends |= dict.fromkeys(memories, backend)
 
     def drop(self, ids: Sequence[str] | frozenset[str]) -> None:
-        """Look for these no further."""
+        """Look for these no further: they were deleted, or may have been."""
         self._dropped |= set(ids)
+        self.deleted |= set(ids)
 
     def close(self, failure: str) -> None:
         """Ask nobody else, because of a failure."""
@@ -419,7 +436,8 @@ class _Gathering:
     def result(self, ids: Sequence[str]) -> Gathered:
         """All that was found, in the order asked."""
         in_order = {id: self._memories[id] for id in ids if id in self._memories}
-        return Gathered(memories=in_order, backends=self._backends, failures=tuple(self.failures))
+        deleted = frozenset(self.deleted - in_order.keys())
+        return Gathered(memories=in_order, backends=self._backends, failures=tuple(self.failures), deleted=deleted)
 
 
 def _share(ends_at: float, members: int) -> float:
