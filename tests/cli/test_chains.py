@@ -3,6 +3,8 @@
 import pytest
 
 from memspine.cli.codes import Exit
+from memspine.errors import BackendUnavailable
+from memspine_sqlite.backend import SQLiteBackend
 
 SETTINGS = """\
 [memory]
@@ -217,6 +219,23 @@ def test_importing_is_never_put_off(chain, config, work, mode, line):
     assert chain.cli.ok("journal", "list", "--json").data["total"] == 0
     chain.up()
     assert chain.cli.ok("import", "file.jsonl").rows[0][1] == "1"
+
+
+def test_an_import_tells_what_waits(chain, work, monkeypatch):
+    """What an import had to put off, because the primary failed in its middle, is told apart from what went in: with
+    --json as a number, else in a note."""
+    (work / "file.jsonl").write_text('{"content": "Juno eats duck"}')
+    (work / "more.jsonl").write_text('{"content": "Heron is a bicycle"}\n{"content": "Mira likes tea"}')
+
+    async def refused(self, *_, **__):
+        raise BackendUnavailable(self.name, "connection refused")
+
+    monkeypatch.setattr(SQLiteBackend, "create_many", refused)
+    answer = chain.cli.ok("import", "file.jsonl")
+    assert answer.rows == [["file.jsonl", "0", "0", "0", "0", "0"]]
+    assert "note: file.jsonl: 1 wait for the primary; `memspine journal list` names them" in answer.err
+    data = chain.cli.ok("import", "more.jsonl", "--json").data
+    assert (data["waiting"], data["stored"], data["files"][0]["waiting"]) == (2, 0, 2)
 
 
 def test_maintenance_during_an_outage_tells_what_it_did(chain):
