@@ -273,6 +273,23 @@ def test_retry(chain):
     assert chain.cli.ok("journal", "retry", "--json").data == {"gone": 0, "left": []}
 
 
+def test_an_id_that_is_another_is_listed(chain):
+    """A memory that was acknowledged under one id and has another is listed as renamed with that one; nothing is left
+    to retry."""
+    old = chain.cli.add("Juno eats duck", "--key", "food")
+    chain.down()
+    answer = chain.cli.ok("add", "Juno eats potato", "--key", "food", "--id", "mine")
+    assert answer.rows == [["mine", "pending"]]
+    assert "a memory that has the key 'food' already will keep its id" in answer.err
+    chain.up()
+    chain.cli.ok("maintain")
+    [row] = chain.cli.ok("journal", "list").rows
+    assert (row[1:4], row[-1]) == (["renamed", "create", "mine"], f"done: it is memory '{old}', which had its key")
+    for numbers in ((), (row[0],)):
+        assert chain.cli.ok("journal", "retry", *numbers).rows == [["gone", "0"], ["left", "0"]]
+    assert chain.cli.ok("get", old, "--json").data["memory"]["content"] == "Juno eats potato"
+
+
 def test_why_a_write_waits(chain):
     """Status and the journal's list say what keeps the first write that waits: what was in the way last, which is no
     attempt of its own; one that came in behind others has no reason yet."""

@@ -36,10 +36,11 @@ class Touched:
 
 @attrs.define
 class Noted:
-    """A write that was noted. Whoever does it may fill in at which revisions memories were deleted; `trouble` says why
-    its end could not be noted."""
+    """A write that was noted. Whoever does it may fill in at which revisions memories were deleted, and which others it
+    came to than it was about; `trouble` says why its end could not be noted."""
 
     deleted: Mapping[str, int] | None = None
+    others: tuple[str, ...] = ()
     trouble: str = ""
 
 
@@ -75,6 +76,7 @@ class Notes:
         except MemspineError:
             await self._journal.write(partial(_withdraw, touched=touched, numbers=numbers))
             raise
+        touched = attrs.evolve(touched, ids=(*touched.ids, *noted.others))
         try:
             await self._settle(touched, numbers, has_feed=has_feed, deleted=noted.deleted)
         except (BackendUnavailable, JournalError) as error:

@@ -25,7 +25,7 @@ from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import BackendUnavailable, JournalError, MemspineError
 from memspine.journal import Journal, intents
 from memspine.journal.intents import Stone
-from memspine.model import Health, Memory, MemoryRef, Scope, Tombstone
+from memspine.model import Health, Memory, MemoryRef, Scope, Tombstone, Written
 
 if TYPE_CHECKING:
     from memspine.chain.overlay import Overlay
@@ -182,6 +182,7 @@ class Chain:
             value = await ask()
             if isinstance(value, Tombstone):
                 noted.deleted = {value.id: value.revision}
+            noted.others = _others(value, touched.ids)
         return Answer(value, self.primary.name, (noted.trouble,) if noted.trouble else ())
 
     # ── reading ──
@@ -381,6 +382,12 @@ class Chain:
         causes = tuple(map(str, failures))
         names = ", ".join(member.name for member in members)
         raise BackendUnavailable(names, f"{operation}: none of them answered: " + "; ".join(causes), causes=causes)
+
+
+def _others(value: object, ids: Sequence[str]) -> tuple[str, ...]:
+    """The memories that creates came to and were not about: those that have their keys."""
+    written = [one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, Written)]
+    return tuple({one.memory.id for one in written} - set(ids))
 
 
 def _spooling(chain: Chain, journal: Journal) -> tuple[Spool, Overlay]:

@@ -178,6 +178,9 @@ class Spool:
                     put_off |= refs
                 else:
                     ready += unit
+            if not ready:
+                left += len(batch)
+                continue
             round = await self._execution.run(ready)
             self._results |= {number: one for number, one in round.results.items() if number in self._awaited}
             executed += sum(not isinstance(result, Exception) for result in round.results.values())
