@@ -46,6 +46,36 @@ async def test_what_is_done_together_keeps_its_times(spooling):
         assert await world.contents("team") == await world.contents("notes")
 
 
+@pytest.mark.parametrize("kind", ["reset", "lost", "late", "done", "killed"])
+@clause("CH-34", "CH-38")
+async def test_what_is_done_together_is_done_once(spooling, kind):
+    """New memories that are done in one call, whose answer is lost or after which the process dies, are each done once
+    and with their times; one that finds another in its place replaces that."""
+    world = spooling()
+    async with world.open() as memory:
+        await memory.create("there", id="n1")
+        world.down("notes")
+        told = {}
+        for n in range(6):
+            world.clock.forward(60)
+            told |= {f"n{n}": (await memory.create("new", id=f"n{n}")).memory}
+    world.up()
+    try:
+        async with world.open() as memory:
+            world["notes"].plan(kind, spared=set(dir(world["notes"].store)) - {"put"})
+            await memory.maintain(["deliver"])
+    except Killed:
+        pass
+    world.up()
+    async with world.open() as memory:
+        await world.quiet(memory)
+        held = {ref.id: one for ref, one in (await world.held("notes")).items()}
+        assert {id: one.updated_at for id, one in held.items()} == {id: one.updated_at for id, one in told.items()}
+        assert {id: one.revision for id, one in held.items()} == {**dict.fromkeys(told, 1), "n1": 2}
+        assert await world.contents("team") == await world.contents("notes")
+        assert await memory.journal_entries() == ()
+
+
 @pytest.mark.parametrize("is_told", [True, False], ids=["told", "left"])
 @BOTH
 @clause("CH-35", "CH-41")

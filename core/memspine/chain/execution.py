@@ -87,11 +87,11 @@ class Execution:
             else:
                 await self._run_unit(run, round)
             return
-        if len(run) > 1:
-            await self._put_new(run, round)
-        for entry in run:
-            is_left = entry.number not in round.results and not round.is_down
-            if is_left and round.ref(entry) not in round.put_off:
+        ready = [entry for entry in run if round.ref(entry) not in round.put_off]
+        if len(ready) > 1:
+            await self._put_new(ready, round)
+        for entry in ready:
+            if entry.number not in round.results and not round.is_down:
                 await self._run_one(entry, round)
 
     async def _run_unit(self, run: Sequence[Waiting], round: Round) -> None:
@@ -127,13 +127,14 @@ class Execution:
         in its place is left, to be done as it was asked for."""
         records = [attrs.evolve(_made(round.writes[entry.number]), revision=1) for entry in run]
         scope, ids = Scope.of_owner(run[0].owner), [record.id for record in records]
-
-        async def put(primary: MemoryBackend) -> Sequence[PutOutcome]:
-            return await primary.put(records, scope=scope) if Capability.PUT in primary.capabilities else ()
-
         try:
+            if Capability.PUT not in (await self._primary.opened()).capabilities:
+                return
             outcomes = await self._primary.call(
-                "put", put, seconds=bulk_seconds(self._seconds, len(ids)), write_ids=ids
+                "put",
+                lambda backend: backend.put(records, scope=scope),
+                seconds=bulk_seconds(self._seconds, len(ids)),
+                write_ids=ids,
             )
         except BackendUnavailable as error:
             round.tried |= {entry.number for entry in run}
@@ -142,7 +143,7 @@ class Execution:
         except MemspineError:
             pass  # one of them is refused: alone, each tells for itself
         else:
-            for entry, record, outcome in zip(run, records, outcomes, strict=bool(outcomes)):
+            for entry, record, outcome in zip(run, records, outcomes, strict=True):
                 if outcome is PutOutcome.APPLIED:
                     await self._done(entry, Written(record, created=True), round)
 

@@ -101,7 +101,7 @@ class Spool:
             reasons: tuple[str, ...] = (f"waits for the primary: {cause}",)
         else:
             numbers, results, drained = await self._enter_and_drain(append)
-            if results:
+            if len(results) == len(numbers):
                 return await self._told(numbers, results)
             reasons = ("waits for the primary, behind others", *drained.troubles)
         return [
