@@ -200,8 +200,8 @@ class Intake:
         return [self.count("number", value, least=1) for value in values]
 
     def expected_revision(self, value: object) -> int | None:
-        """A revision, or None for any."""
-        return None if value is None else self.count("expected_revision", value, least=1)
+        """A revision, or None for any; 0 is that of a memory that waited for the primary when it was read."""
+        return None if value is None else self.count("expected_revision", value, least=0)
 
     def cursor(self, value: object) -> str | None:
         """A cursor as text, or None for the beginning."""

@@ -115,7 +115,9 @@ class MemoryResult:
     """A memory, the backend that gave or took it, what was degraded, and what was changed in the caller's text.
 
     `created` is None for reads and updates; for a create it is False when an earlier memory was replaced. A `pending`
-    one waits in the journal for the primary: its revision is 0, and it is not found by searching yet.
+    one waits in the journal for the primary: its revision is 0, which an update or a delete may expect as long as it
+    waits, and it is not found by searching yet. Where the primary has its key under another id, that one is kept, and
+    `journal_entries` names both.
     """
 
     memory: Memory

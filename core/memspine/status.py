@@ -17,7 +17,7 @@ Stage = Literal["new", "copying", "following", "left behind"]
 """How far a replica is: nothing was delivered yet; all memories are being copied; it follows the changes; or those that
 it had to follow were trimmed away, and `memspine reconcile` has to compare both."""
 
-EntryState = Literal["pending", "conflict", "dead"]
+EntryState = Literal["pending", "conflict", "dead", "renamed"]
 
 
 @attrs.frozen(kw_only=True)
@@ -25,7 +25,9 @@ class JournalEntry:
     """Something that waits in the journal: a write for the primary, or a memory that a replica does not take.
 
     A pending one is tried again at `next_attempt_at` (None: as soon as its turn comes). In conflict is a memory that
-    was changed in a replica by others; dead is what will never go by itself. `number` rises in the order of entering.
+    was changed in a replica by others; dead is what will never go by itself. Renamed is a create that was done and came
+    to another id than the one that was acknowledged: `error` names it, and the entry goes after 30 days. `number` rises
+    in the order of entering.
     `attempts` counts its own failures alone; `error` is the last of them, or why the primary could not take it.
     """
 

@@ -489,17 +489,18 @@ async def test_little_time_is_spent_on_few_writes_first(spooling):
     have a moment each get on, however large the memories are; without a limit as many as can be."""
     world = spooling(deadline_seconds=10.0)
     sizes = []
-    create_many = world["notes"].store.create_many
+    put = world["notes"].store.put
 
-    async def counted(memories, **named):
-        sizes.append(len(memories))
-        return await create_many(memories, **named)
+    async def counted(records, **named):
+        sizes.append(len(records))
+        return await put(records, **named)
 
-    world["notes"].store.create_many = counted
+    world["notes"].store.put = counted
     async with world.open() as memory:
         for seconds in (60.0, None):
             world.down("notes")
-            await memory.create_many([NewMemory(content="one") for _ in range(500)])
+            for _ in range(500):
+                await memory.create("one")
             await world.back(memory)
             await memory.maintain(["deliver"], budget_seconds=seconds)
-    assert sizes == [20, 40, 80, 160, 200, 500]
+    assert sizes == [18, 40, 80, 160, 200, 498]  # the first two may have been done, and are done alone

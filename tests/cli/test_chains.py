@@ -3,6 +3,8 @@
 import pytest
 
 from memspine.cli.codes import Exit
+from memspine.errors import BackendUnavailable
+from memspine_sqlite.backend import SQLiteBackend
 
 SETTINGS = """\
 [memory]
@@ -219,6 +221,23 @@ def test_importing_is_never_put_off(chain, config, work, mode, line):
     assert chain.cli.ok("import", "file.jsonl").rows[0][1] == "1"
 
 
+def test_an_import_tells_what_waits(chain, work, monkeypatch):
+    """What an import had to put off, because the primary failed in its middle, is told apart from what went in: with
+    --json as a number, else in a note."""
+    (work / "file.jsonl").write_text('{"content": "Juno eats duck"}')
+    (work / "more.jsonl").write_text('{"content": "Heron is a bicycle"}\n{"content": "Mira likes tea"}')
+
+    async def refused(self, *_, **__):
+        raise BackendUnavailable(self.name, "connection refused")
+
+    monkeypatch.setattr(SQLiteBackend, "create_many", refused)
+    answer = chain.cli.ok("import", "file.jsonl")
+    assert answer.rows == [["file.jsonl", "0", "0", "0", "0", "0"]]
+    assert "note: file.jsonl: 1 wait for the primary; `memspine journal list` names them" in answer.err
+    data = chain.cli.ok("import", "more.jsonl", "--json").data
+    assert (data["waiting"], data["stored"], data["files"][0]["waiting"]) == (2, 0, 2)
+
+
 def test_maintenance_during_an_outage_tells_what_it_did(chain):
     """While the primary is down maintain ends with 7, and still says what reached the replicas before."""
     chain.cli.add("Juno eats duck")
@@ -252,6 +271,23 @@ def test_retry(chain):
     chain.up()
     assert chain.cli.ok("journal", "retry", "1").rows == [["gone", "1"], ["left", "0"]]
     assert chain.cli.ok("journal", "retry", "--json").data == {"gone": 0, "left": []}
+
+
+def test_an_id_that_is_another_is_listed(chain):
+    """A memory that was acknowledged under one id and has another is listed as renamed with that one; nothing is left
+    to retry."""
+    old = chain.cli.add("Juno eats duck", "--key", "food")
+    chain.down()
+    answer = chain.cli.ok("add", "Juno eats potato", "--key", "food", "--id", "mine")
+    assert answer.rows == [["mine", "pending"]]
+    assert "a memory that has the key 'food' already will keep its id" in answer.err
+    chain.up()
+    chain.cli.ok("maintain")
+    [row] = chain.cli.ok("journal", "list").rows
+    assert (row[1:4], row[-1]) == (["renamed", "create", "mine"], f"done: it is memory '{old}', which had its key")
+    for numbers in ((), (row[0],)):
+        assert chain.cli.ok("journal", "retry", *numbers).rows == [["gone", "0"], ["left", "0"]]
+    assert chain.cli.ok("get", old, "--json").data["memory"]["content"] == "Juno eats potato"
 
 
 def test_why_a_write_waits(chain):

@@ -58,9 +58,13 @@ def test_import_in_json(cli):
     answer = cli("import", "-", "--json", "--format", "jsonl", stdin='{"content": "one"}\n{bad\n')
     assert answer.code == Exit.PARTIAL
     assert answer.err == ""
-    assert list(answer.data) == ["stored", "replaced", "unchanged", "stale", "bad", "dryRun", "index", "files"]
+    assert list(answer.data) == [
+        "stored", "replaced", "unchanged", "stale", "waiting", "bad", "dryRun", "index", "files"
+    ]  # fmt: skip
     [file] = answer.data["files"]
-    assert list(file) == ["file", "stored", "replaced", "unchanged", "stale", "conflicts", "badTotal", "bad", "notes"]
+    assert list(file) == [
+        "file", "stored", "replaced", "unchanged", "stale", "waiting", "conflicts", "badTotal", "bad", "notes"
+    ]  # fmt: skip
     assert file["bad"][0]["line"] == 2
     assert (answer.data["stored"], answer.data["bad"], answer.data["dryRun"]) == (1, 1, False)
     assert answer.data["index"] is None

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from memspine.conformance.reference.backend import ReferenceBackend
-from memspine.errors import CapabilityError, InvalidMemoryError, ScopeError
+from memspine.errors import BackendUnavailable, CapabilityError, InvalidMemoryError, ScopeError
 from memspine.model import Memory, NewMemory, Tombstone
 from memspine.transfer import BadLine, ImportedMemory, ImportedRecord, Note, import_items
 from memspine.wire import memory_to_wire
@@ -389,3 +389,45 @@ def test_real_conversations_go_in(managed, take, without_shared, name, bad):
         assert all("/" in session for session in sessions.groups)
 
     managed(work)
+
+
+def test_what_waits_is_not_counted_as_stored(managed, monkeypatch, tmp_path):
+    """What was put off because the primary failed between the question and the answer is counted apart."""
+    settings = {
+        "memory": {"primary": "main", "on_write_failure": "spool"},
+        "backends": {"main": {"plugin": "reference"}},
+        "journal": {"path": str(tmp_path / "waiting.journal")},
+    }
+    items = [ImportedMemory(line=n, memory=NewMemory(content=f"{n}"), id=f"n{n}") for n in (1, 2)]
+
+    async def refused(self, *_, **__):
+        raise BackendUnavailable(self.name, "connection refused")
+
+    async def work(manager):
+        await manager.create("1", id="n1")
+        monkeypatch.setattr(ReferenceBackend, "create_many", refused)
+        report = await import_items(manager, items)
+        assert (report.stored, report.unchanged, report.waiting, report.total) == (0, 1, 1, 2)
+
+    managed(work, settings)
+
+
+def test_an_import_that_ends_says_what_waits(managed, monkeypatch, tmp_path):
+    """An import that ends with an error because the primary stays away says how many memories wait for it."""
+    settings = {
+        "memory": {"primary": "main", "on_write_failure": "spool"},
+        "backends": {"main": {"plugin": "reference"}},
+        "journal": {"path": str(tmp_path / "waiting.journal")},
+    }
+
+    async def refused(self, *_, **__):
+        monkeypatch.setattr(ReferenceBackend, "get_many", refused)
+        raise BackendUnavailable(self.name, "connection refused")
+
+    async def work(manager):
+        items = [ImportedMemory(line=n, memory=NewMemory(content=f"{n}"), id=f"n{n}") for n in range(1, 5)]
+        monkeypatch.setattr(ReferenceBackend, "create_many", refused)
+        with pytest.raises(BackendUnavailable, match="nothing of it went in, 2 wait for the primary; import"):
+            await import_items(manager, items, batch_size=2)
+
+    managed(work, settings)

@@ -29,14 +29,37 @@ class Answer(Generic[T]):
 @attrs.frozen(kw_only=True)
 class Gathered:
     """Memories by id in the order asked, the store that gave each, and each store that failed; an id that is missing
-    may exist there. `pending` are those that have writes waiting for the primary, which the memories show done, and
-    `degraded` is what else makes the answer worth less."""
+    may exist there. `pending` are those that have writes waiting for the primary, which the memories show done,
+    `deleted` those that are missing because a memory of one of the owners was deleted or is about to be, and `degraded`
+    is what else makes the answer worth less."""
 
     memories: dict[str, Memory]
     backends: dict[str, str]
     failures: tuple[str, ...]
     pending: frozenset[str] = frozenset()
+    deleted: frozenset[str] = frozenset()
     degraded: tuple[str, ...] = ()
+
+    def completed(self, ids: Sequence[str], others: Sequence[Gathered]) -> Gathered:
+        """This, with what was looked for again under each owner alone: the first that has it. An owner's deletion says
+        nothing about another's memory of that id."""
+        memories, backends, pending = dict(self.memories), dict(self.backends), set(self.pending - self.deleted)
+        for other in others:
+            new = other.memories.keys() - memories.keys()
+            memories |= {id: other.memories[id] for id in new}
+            backends |= {id: other.backends[id] for id in new}
+            pending |= other.pending & new
+        failures = tuple(dict.fromkeys(failure for one in (self, *others) for failure in one.failures))
+        if not failures:
+            pending |= self.deleted & self.pending - memories.keys()
+        return attrs.evolve(
+            self,
+            memories={id: memories[id] for id in ids if id in memories},
+            backends=backends,
+            failures=failures,
+            pending=frozenset(pending),
+            degraded=tuple(dict.fromkeys(text for one in (self, *others) for text in one.degraded)),
+        )
 
 
 @attrs.frozen(kw_only=True)

@@ -11,12 +11,13 @@ import attrs
 
 from memspine import times
 from memspine.chain.members import Member, bulk_seconds
-from memspine.chain.operations import Create, Outcome, Write, from_waiting
+from memspine.chain.operations import Create, Outcome, Write, rebased
+from memspine.chain.rounds import Round, memory_of
 from memspine.contracts import Capability, MemoryBackend
-from memspine.errors import BackendUnavailable, InvalidMemoryError, LoopError, MemspineError
+from memspine.errors import BackendUnavailable, JournalError, LoopError, MemspineError
 from memspine.journal import Journal, entries, intents, replicas
 from memspine.journal.entries import Waiting
-from memspine.model import Memory, MemoryRef, Scope, Tombstone, Written
+from memspine.model import Memory, MemoryFilter, MemoryRef, PutOutcome, Scope, Tombstone, Written
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -44,18 +45,13 @@ class Execution:
 
     async def run(self, batch: Sequence[Waiting]) -> Executed:
         """Execute a batch in order, as far as the primary works. Raises JournalError."""
-        round = _Round()
-        for entry in batch:
-            try:
-                round.writes[entry.number] = from_waiting(entry)
-            except InvalidMemoryError as error:
-                round.refuse(entry, error)
+        round = Round.of(batch)
         refusal = self._primary.refusal("execute", "write")
         try:
             if refusal is not None and await self._is_down():
                 raise refusal
-            round.results |= await self._found_done(
-                [entry for entry in batch if entry.is_tried and entry.number in round.writes]
+            await self._take_done(
+                [entry for entry in batch if entry.is_tried and entry.number not in round.results], round
             )
         except (BackendUnavailable, LoopError) as error:
             round.stop(error)
@@ -70,53 +66,119 @@ class Execution:
             troubles=tuple(round.troubles),
         )
 
-    async def _execute(self, batch: Sequence[Waiting], round: _Round) -> None:
+    async def _execute(self, batch: Sequence[Waiting], round: Round) -> None:
         """Execute what is not done yet, as far as the primary works."""
         if todo := [entry for entry in batch if entry.number not in round.results]:
             await self._journal.write(partial(entries.note_tried, numbers=[entry.number for entry in todo]))
             round.begun |= {entry.number for entry in todo}
-            for run in _runs(todo, round.writes):
+            for run in round.runs(todo):
+                if round.is_down:
+                    return
                 await self._run(run, round)
 
-    async def _run(self, run: Sequence[Waiting], round: _Round) -> None:
-        """Several new memories of one owner in one call, anything else alone."""
-        if len(run) > 1 and not round.is_down:
-            try:
-                written = await self._create_many([round.writes[entry.number] for entry in run])
-            except BackendUnavailable as error:
-                round.tried |= {entry.number for entry in run}
-                if await self._is_down():
-                    round.stop(error)
-            except MemspineError:
-                pass  # one of them is refused: alone, each tells for itself
+    async def _run(self, run: Sequence[Waiting], round: Round) -> None:
+        """Several of a unit in one call, new memories of one owner too, anything else alone."""
+        refs = {round.ref(entry) for entry in run}
+        if len(run) > 1 and run[0].unit == run[1].unit:
+            if refs & round.put_off:
+                round.put_off |= refs
             else:
-                round.results |= {entry.number: one for entry, one in zip(run, written, strict=True)}
-                return
-        for entry in run:
-            if not round.is_down and MemoryRef(entry.owner, entry.id) not in round.put_off:
+                await self._run_unit(run, round)
+            return
+        ready = [entry for entry in run if round.ref(entry) not in round.put_off]
+        if len(ready) > 1:
+            await self._put_new(ready, round)
+        for entry in ready:
+            if entry.number not in round.results and not round.is_down:
                 await self._run_one(entry, round)
 
-    async def _run_one(self, entry: Waiting, round: _Round) -> None:
-        write = round.writes[entry.number]
+    async def _run_unit(self, run: Sequence[Waiting], round: Round) -> None:
+        """All of them or, when one is refused, none."""
+        writes = [write for entry in run if isinstance(write := round.writes[entry.number], Create)]
+        scope, ids = Scope.of_owner(writes[0].owner), [write.id for write in writes]
+        memories, now = [write.memory for write in writes], writes[0].now
+        round.tried |= {entry.number for entry in run}
         try:
-            if entry.number in round.tried and (found := await self._found_done([entry])):
-                round.results |= found
-                return
-            round.tried.add(entry.number)
-            round.results[entry.number] = await self._primary.call(
-                write.name, write.run, seconds=self._seconds, write_ids=[write.id]
+            written = await self._primary.call(
+                "create_many",
+                lambda backend: backend.create_many(memories, scope=scope, ids=ids, now=now),
+                seconds=bulk_seconds(self._seconds, len(ids)),
+                write_ids=ids,
             )
         except BackendUnavailable as error:
             if await self._is_down():
                 round.stop(error)
-            else:  # this write is what it cannot bear
-                round.put_off.add(MemoryRef(entry.owner, entry.id))
-                round.failed[entry.number] = str(error)
-                round.troubles[f"a write of memory {entry.id!r} fails: {error}"] = None
-        except LoopError as error:  # which says nothing about this write
+                return
+            for entry in run:
+                round.fail(entry, error)
+        except LoopError as error:
             round.stop(error)
         except MemspineError as error:
+            for entry in run:
+                round.refuse(entry, error)
+        else:
+            for entry, one in zip(run, written, strict=True):
+                await self._done(entry, one, round)
+
+    async def _put_new(self, run: Sequence[Waiting], round: Round) -> None:
+        """New memories in one step, each with its own time, where the primary takes whole records. What finds something
+        in its place is left, to be done as it was asked for."""
+        records = [attrs.evolve(_made(round.writes[entry.number]), revision=1) for entry in run]
+        scope, ids = Scope.of_owner(run[0].owner), [record.id for record in records]
+        try:
+            if Capability.PUT not in (await self._primary.opened()).capabilities:
+                return
+            outcomes = await self._primary.call(
+                "put",
+                lambda backend: backend.put(records, scope=scope),
+                seconds=bulk_seconds(self._seconds, len(ids)),
+                write_ids=ids,
+            )
+        except BackendUnavailable as error:
+            round.tried |= {entry.number for entry in run}
+            if await self._is_down():
+                round.stop(error)
+        except MemspineError:
+            pass  # one of them is refused: alone, each tells for itself
+        else:
+            for entry, record, outcome in zip(run, records, outcomes, strict=True):
+                if outcome is PutOutcome.APPLIED:
+                    await self._done(entry, Written(record, created=True), round)
+
+    async def _run_one(self, entry: Waiting, round: Round) -> None:
+        write = round.based(entry)
+        try:
+            if entry.number in round.tried and await self._take_done([entry], round):
+                return
+            round.tried.add(entry.number)
+            outcome: Outcome = await self._primary.call(
+                write.name, write.run, seconds=self._seconds, write_ids=[write.id]
+            )
+            await self._done(entry, outcome, round)
+        except BackendUnavailable as error:
+            if await self._is_down():
+                round.stop(error)
+            else:  # this write is what it cannot bear
+                round.fail(entry, error)
+        except LoopError as error:  # which says nothing about this write
+            round.stop(error)
+        except JournalError:
+            raise
+        except MemspineError as error:
             round.refuse(entry, error)
+
+    async def _done(self, entry: Waiting, outcome: Outcome, round: Round) -> None:
+        """Take a result. A memory that came to another id than the one that was acknowledged is noted at once: what is
+        done next may be about it."""
+        round.results[entry.number] = outcome
+        write, memory = round.writes[entry.number], memory_of(outcome)
+        if memory is None or memory.id == write.id:
+            return
+        has_feed = Capability.CHANGES in (await self._primary.opened()).capabilities
+        await self._journal.write(
+            partial(self._note_renamed, entry=entry, write=write, became=memory, has_feed=has_feed)
+        )
+        round.rename(entry, memory.id)
 
     async def _is_down(self) -> bool:
         try:
@@ -125,36 +187,48 @@ class Execution:
             return True
         return not health.ok
 
-    async def _create_many(self, run: Sequence[Write]) -> Sequence[Outcome]:
-        writes = [write for write in run if isinstance(write, Create)]
-        scope, ids = Scope.of_owner(writes[0].owner), [write.id for write in writes]
-        memories, now = [write.dated for write in writes], max(write.now for write in writes)
-        return await self._primary.call(
-            "create_many",
-            lambda backend: backend.create_many(memories, scope=scope, ids=ids, now=now),
-            seconds=bulk_seconds(self._seconds, len(ids)),
-            write_ids=ids,
-        )
-
-    async def _found_done(self, tried: Sequence[Waiting]) -> dict[int, Outcome]:
-        """Those of the writes that the primary shows to be done: their process died before it could note that. Raises
-        BackendUnavailable."""
+    async def _take_done(self, tried: Sequence[Waiting], round: Round) -> bool:
+        """Take those of the writes for done that the primary shows to be: their process died before it could note that.
+        Returns whether there are any. Raises BackendUnavailable."""
         by_owner: defaultdict[str, list[Waiting]] = defaultdict(list)
         for entry in tried:
             by_owner[entry.owner].append(entry)
         done: dict[int, Outcome] = {}
         for owner, some in by_owner.items():
-            memories = await self._get({entry.id for entry in some}, owner)
-            gone = {entry.id for entry in some if entry.operation == "delete" and entry.id not in memories}
+            memories = await self._held([round.writes[entry.number] for entry in some], owner)
+            ids = {entry.number: round.writes[entry.number].id for entry in some}
+            gone = {ids[entry.number] for entry in some if entry.operation == "delete"} - memories.keys()
             stones = await self._stones(gone, owner) if gone else {}
             last: dict[str, Outcome] = {}
             for entry in reversed(some):  # what was done last was done after all that came before it
-                found = last.get(entry.id) or from_waiting(entry).found_done(memories.get(entry.id))
+                id = ids[entry.number]
+                found = last.get(id) or round.writes[entry.number].found_done(memories.get(id))
                 if isinstance(found, Tombstone):
-                    found = stones.get(entry.id, found)
+                    found = stones.get(id, found)
                 if found is not None:
-                    done[entry.number] = last[entry.id] = found
-        return done
+                    done[entry.number] = last[id] = found
+        for entry in tried:
+            if entry.number in done:
+                await self._done(entry, done[entry.number], round)
+        return bool(done)
+
+    async def _held(self, writes: Sequence[Write], owner: str) -> Mapping[str, Memory]:
+        """The memories that writes are about, by the ids that the writes have; the one that has its key is what a
+        create is about."""
+        memories = {**await self._get({write.id for write in writes}, owner)}
+        scope, now = Scope.of_owner(owner), times.now()
+        for write in writes:
+            key = write.memory.key if isinstance(write, Create) else ""
+            if not key or (write.id in memories and memories[write.id].key == key):
+                continue
+            page = await self._primary.call(
+                "list",
+                lambda backend: backend.list(MemoryFilter(key=key), scope=scope, now=now, limit=1),  # noqa: B023
+                seconds=self._seconds,
+            )
+            if page.memories:
+                memories[write.id] = page.memories[0]
+        return memories
 
     async def _get(self, ids: Iterable[str], owner: str) -> Mapping[str, Memory]:
         scope, now, wanted = Scope.of_owner(owner), times.now(), tuple(ids)
@@ -172,79 +246,67 @@ class Execution:
 
         return await self._primary.call("tombstones", ask, seconds=self._seconds)
 
-    async def _has_feed(self, round: _Round) -> bool:
+    async def _has_feed(self, round: Round) -> bool:
         if round.is_down and not (round.results.keys() - round.refused.keys()):
             return True  # nothing was changed
         return Capability.CHANGES in (await self._primary.opened()).capabilities
 
-    def _note(self, connection: Connection, *, batch: Sequence[Waiting], round: _Round, has_feed: bool) -> None:
+    def _note(self, connection: Connection, *, batch: Sequence[Waiting], round: Round, has_feed: bool) -> None:
         """All that became of the batch, in one transaction."""
         now = times.to_milliseconds(times.now())
         first = next((entry for entry in batch if entry.number not in round.results), None)
         if round.is_down and first is not None:
             entries.note_outage(connection, first.number, round.outage)
-        entries.remove(connection, round.results.keys() - round.refused.keys())
+        entries.remove(connection, round.results.keys() - round.refused.keys() - round.renamed)
         for entry in batch:
             result = round.results.get(entry.number)
             if entry.number in round.refused:
                 entries.bury(connection, entry.number, round.refused[entry.number])
-                continue
-            if result is None:
-                if entry.number in round.failed:
-                    entries.fail(connection, entry.number, round.failed[entry.number], now)
-                elif entry.number in round.begun and entry.number not in round.tried and not entry.is_tried:
-                    entries.note_tried(connection, [entry.number], is_tried=False)
-                continue
-            if isinstance(result, Tombstone):
-                revision = result.revision or None if has_feed else None
-                intents.settle_deleted(connection, entry.owner, {entry.id: revision}, now)
-            elif not has_feed:
-                intents.lift(connection, entry.owner, [entry.id])
-            # Whoever begins to follow after this transaction lists the primary after it.
-            if not has_feed and replicas.are_followed(connection):
-                written = [result.memory.id] if isinstance(result, Written) else []  # its key may be another memory's
-                changed = [(entry.owner, id) for id in dict.fromkeys([entry.id, *written])]
-                intents.settle_changed(connection, (), changed, now)
+            elif entry.number in round.failed:
+                entries.fail(connection, entry.number, round.failed[entry.number], now)
+            elif result is not None and entry.number not in round.renamed:
+                self._note_done(connection, round.ref(entry), result, has_feed=has_feed)
+            elif entry.number in round.begun - round.tried - round.results.keys() and not entry.is_tried:
+                entries.note_tried(connection, [entry.number], is_tried=False)
+        for ref, (number, revision) in round.revisions().items():
+            _rebase(connection, ref, number, revision)
+
+    def _note_renamed(
+        self, connection: Connection, *, entry: Waiting, write: Write, became: Memory, has_feed: bool
+    ) -> None:
+        is_keyed = isinstance(write, Create) and write.memory.key
+        reason = f"done: it is memory {became.id!r}, " + (
+            "which had its key" if is_keyed else "as the primary names it"
+        )
+        now = times.to_milliseconds(times.now())
+        entries.rename(connection, entry, write.id, became.id, reason=reason, now=now)
+        ref = MemoryRef(entry.owner, became.id)
+        _rebase(connection, ref, entry.number, became.revision)
+        self._note_done(connection, ref, None, has_feed=has_feed)
+
+    def _note_done(
+        self, connection: Connection, ref: MemoryRef, result: Outcome | Exception | None, *, has_feed: bool
+    ) -> None:
+        """What others have to know of a change that the primary has made."""
+        now = times.to_milliseconds(times.now())
+        if isinstance(result, Tombstone):
+            revision = result.revision or None if has_feed else None
+            intents.settle_deleted(connection, ref.owner, {ref.id: revision}, now)
+        elif not has_feed:
+            intents.lift(connection, ref.owner, [ref.id])
+        # Whoever begins to follow after this transaction lists the primary after it.
+        if not has_feed and replicas.are_followed(connection):
+            intents.settle_changed(connection, (), [ref], now)
 
 
-@attrs.define
-class _Round:
-    """What is becoming of a batch."""
-
-    writes: dict[int, Write] = attrs.field(factory=dict)
-    begun: set[int] = attrs.field(factory=set)
-    results: dict[int, Outcome | Exception] = attrs.field(factory=dict)
-    refused: dict[int, str] = attrs.field(factory=dict)
-    failed: dict[int, str] = attrs.field(factory=dict)
-    tried: set[int] = attrs.field(factory=set)
-    put_off: set[MemoryRef] = attrs.field(factory=set)
-    troubles: dict[str, None] = attrs.field(factory=dict)
-    is_down: bool = False
-    outage: str = ""
-
-    def refuse(self, entry: Waiting, error: MemspineError) -> None:
-        """A write that will never go by itself."""
-        self.results[entry.number] = error
-        self.refused[entry.number] = str(error)
-
-    def stop(self, error: MemspineError) -> None:
-        """The primary cannot be used: nothing more is tried."""
-        self.is_down, self.outage = True, str(error)
-        self.troubles[f"the primary does not take what waits: {error}"] = None
+def _rebase(connection: Connection, ref: MemoryRef, number: int, revision: int) -> None:
+    """Have the write that follows a number expect this revision, if it expects what waited before it."""
+    follower = entries.next_of(connection, ref.owner, ref.id, number)
+    if follower is not None and (body := rebased(follower, revision)) is not None:
+        entries.change(connection, follower.number, body)
 
 
-def _runs(batch: Sequence[Waiting], writes: Mapping[int, Write]) -> list[list[Waiting]]:
-    """The batch in order, with new memories of one owner that follow each other together: those that replace nothing,
-    so that nothing depends on which came first."""
-    runs: list[list[Waiting]] = []
-    ids: set[str] = set()
-    for entry in batch:
-        write = writes[entry.number]
-        is_new = isinstance(write, Create) and not write.memory.key and not entry.is_tried
-        if is_new and ids and runs[-1][0].owner == entry.owner and entry.id not in ids:
-            runs[-1].append(entry)
-            ids.add(entry.id)
-        else:
-            runs.append([entry])
-            ids = {entry.id} if is_new else set()
-    return runs
+def _made(write: Write) -> Memory:
+    memory = write.applied(None)
+    assert memory is not None  # noqa: S101 - what is new is a create
+    return memory

@@ -36,11 +36,11 @@ class Touched:
 
 @attrs.define
 class Noted:
-    """A write that was noted. Whoever does it may fill in at which revisions memories were deleted, and which memories
-    were written, should they not be those that were asked for; `trouble` says why its end could not be noted."""
+    """A write that was noted. Whoever does it may fill in at which revisions memories were deleted, and which others it
+    came to than it was about; `trouble` says why its end could not be noted."""
 
     deleted: Mapping[str, int] | None = None
-    written: Sequence[str] = ()
+    others: tuple[str, ...] = ()
     trouble: str = ""
 
 
@@ -98,9 +98,8 @@ class Notes:
         except MemspineError:
             await self.journal.write(partial(_withdraw, touched=touched, numbers=numbers))
             raise
+        touched = attrs.evolve(touched, ids=(*touched.ids, *noted.others))
         try:
-            if noted.written:
-                touched = attrs.evolve(touched, ids=tuple(dict.fromkeys([*touched.ids, *noted.written])))
             await self._settle(touched, numbers, has_feed=has_feed, deleted=noted.deleted)
         except (BackendUnavailable, JournalError) as error:
             noted.trouble = f"done, but not noted yet in the journal: {error}"
@@ -109,7 +108,7 @@ class Notes:
         """Note a write for a replica that began to follow while it was done: it may have been listed before."""
         try:
             if not has_feed and await self._is_followed():
-                changed = [(touched.owner, id) for id in dict.fromkeys([*touched.ids, *noted.written])]
+                changed = [(touched.owner, id) for id in (*touched.ids, *noted.others)]
                 await self.journal.write(partial(intents.settle_changed, numbers=(), changed=changed, now=_now()))
         except JournalError as error:
             noted.trouble = f"done, but not noted in the journal: {error}"

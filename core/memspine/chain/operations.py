@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
 from memspine import times
 from memspine.contracts import MemoryBackend
-from memspine.errors import InvalidMemoryError
+from memspine.errors import ConflictError, InvalidMemoryError, NotFoundError
 from memspine.model import (
     UNSET,
     Memory,
@@ -26,6 +26,11 @@ from memspine.model import (
 
 if TYPE_CHECKING:
     from memspine.journal.entries import Operation, Waiting
+
+WAITED: Final = 0
+"""The revision of a memory that waits. A write that expects it goes behind what waited when the memory was read."""
+
+_EXPECTED: Final = "expectedRevision"
 
 
 @attrs.frozen(kw_only=True)
@@ -94,6 +99,7 @@ class Update:
 
     async def run(self, backend: MemoryBackend) -> Memory:
         """Do it."""
+        await _check_expected(self, backend)
         return await backend.update(
             self.id,
             self.changes,
@@ -104,7 +110,7 @@ class Update:
 
     def body(self) -> dict[str, Any]:
         """What the journal keeps, beside owner and id."""
-        return {"changes": _fields(self.changes.named()), "expectedRevision": self.expected_revision}
+        return {"changes": _fields(self.changes.named()), _EXPECTED: self.expected_revision}
 
     def applied(self, base: Memory | None) -> Memory | None:
         """What it makes of a memory; None without one."""
@@ -132,13 +138,14 @@ class Delete:
 
     async def run(self, backend: MemoryBackend) -> Tombstone:
         """Do it."""
+        await _check_expected(self, backend)
         return await backend.delete(
             self.id, scope=Scope.of_owner(self.owner), now=self.now, expected_revision=self.expected_revision
         )
 
     def body(self) -> dict[str, Any]:
         """What the journal keeps, beside owner and id."""
-        return {"expectedRevision": self.expected_revision}
+        return {_EXPECTED: self.expected_revision}
 
     def applied(self, base: Memory | None) -> Memory | None:
         """Nothing is left of a memory."""
@@ -153,6 +160,36 @@ class Delete:
 
 Write: TypeAlias = Create | Update | Delete
 Outcome: TypeAlias = Written | Memory | Tombstone
+
+
+async def _check_expected(write: Update | Delete, backend: MemoryBackend) -> None:
+    """Raises ConflictError for a write that expects what waits, because nothing waits before it any more; a store knows
+    no such revision. Raises NotFoundError."""
+    if write.expected_revision != WAITED:
+        return
+    found = await backend.get(write.id, scope=Scope.of_owner(write.owner), now=write.now)
+    if found is None:
+        raise NotFoundError(backend.name, write.id)
+    raise ConflictError(
+        backend.name,
+        write.id,
+        expected=f"what waited for the primary (revision {WAITED})",
+        found=f"revision {found.revision}, because it waits no more",
+    )
+
+
+def rebased(entry: Waiting, revision: int) -> str | None:
+    """What the journal keeps of a write that expects what waited before it, once that has a revision; None for any
+    other write."""
+    if f'"{_EXPECTED}": {WAITED}' not in entry.body:
+        return None  # most are not even parsed
+    try:
+        body = json.loads(entry.body)
+    except ValueError:
+        return None  # which is told when its turn comes
+    if body.get(_EXPECTED) != WAITED:
+        return None
+    return json.dumps({**body, _EXPECTED: revision}, ensure_ascii=False)
 
 
 def to_body(write: Write) -> str:
@@ -181,11 +218,11 @@ def _read(entry: Waiting) -> Write:
                 owner=entry.owner,
                 id=entry.id,
                 changes=MemoryChanges(**_values(body["changes"])),
-                expected_revision=body["expectedRevision"],
+                expected_revision=body[_EXPECTED],
                 now=now,
             )
         case "delete":
-            return Delete(owner=entry.owner, id=entry.id, expected_revision=body["expectedRevision"], now=now)
+            return Delete(owner=entry.owner, id=entry.id, expected_revision=body[_EXPECTED], now=now)
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:

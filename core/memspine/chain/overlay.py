@@ -86,23 +86,34 @@ def _numbers(found: Sequence[Waiting]) -> set[int]:
 
 def _laid_over(gathered: Gathered, found: Sequence[Waiting], owners: Sequence[str]) -> Gathered:
     by_ref, unreadable = _writes(found)
-    gathered = attrs.evolve(gathered, degraded=(*gathered.degraded, *unreadable))
     memories, backends, pending = dict(gathered.memories), dict(gathered.backends), set()
-    for ref, writes in by_ref.items():
+    deleted = set(gathered.deleted)
+    for ref, writes in sorted(by_ref.items(), key=lambda item: owners.index(item[0].owner)):
         memory = memories.get(ref.id)
-        if memory is not None and memory.owner != ref.owner:
-            if ref.owner != owners[0]:
-                continue  # the caller's own memory of this id comes first
+        others = memory is not None and memory.owner != ref.owner
+        if ref.id in deleted or (others and ref.owner != owners[0]):
+            continue  # the caller's own memory of this id comes first
+        if others:
             memory = None
         if memory is None and gathered.failures and _changes_only(writes):
             continue  # what they change cannot be read now, and the failures say why
-        memories.pop(ref.id, None)
         after = _after(memory, writes)
         if after is not None:
             memories[ref.id], backends[ref.id] = after, JOURNAL
-        if after is not None or isinstance(writes[-1], Delete):
             pending.add(ref.id)
-    return attrs.evolve(gathered, memories=memories, backends=backends, pending=frozenset(pending))
+        elif not others:
+            memories.pop(ref.id, None)
+            if isinstance(writes[-1], Delete):
+                pending.add(ref.id)
+                deleted.add(ref.id)
+    return attrs.evolve(
+        gathered,
+        memories=memories,
+        backends=backends,
+        pending=frozenset(pending),
+        deleted=frozenset(deleted),
+        degraded=(*gathered.degraded, *unreadable),
+    )
 
 
 def _writes(found: Sequence[Waiting]) -> tuple[Mapping[MemoryRef, list[Write]], list[str]]:

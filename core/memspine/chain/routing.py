@@ -191,7 +191,7 @@ class Chain:
             value = await ask()
             if isinstance(value, Tombstone):
                 noted.deleted = {value.id: value.revision}
-            noted.written = _ids_of(value)
+            noted.others = _others(value, touched.ids)
         return Answer(value, self.primary.name, (noted.trouble,) if noted.trouble else ())
 
     # ── reading ──
@@ -271,13 +271,15 @@ class Chain:
         Those that the primary lacks come from the fallbacks, unless they were deleted; replicas are asked only when the
         primary failed.
         """
-        wanted = tuple(dict.fromkeys(ids))
         ends_at = time.monotonic() + self._deadline_seconds
-        members = self._members[:1] if primary_only else self._members
-        gather = partial(self._gather, wanted, members, scope=scope, now=now, ends_at=ends_at)
-        gathered = await gather() if self._overlay is None else await self._overlay.over(gather, wanted, scope=scope)
-        in_order = {id: gathered.memories[id] for id in ids if id in gathered.memories}
-        return attrs.evolve(gathered, memories=in_order)
+        look_up = partial(self._look_up, now=now, primary_only=primary_only, ends_at=ends_at)
+        gathered = await look_up(ids, scope=scope)
+        owners = scope.require_readable("get")
+        if len(owners) == 1 or not gathered.deleted:
+            return gathered
+        again = [id for id in gathered.deleted if id not in gathered.memories]
+        alone = [await look_up(again, scope=Scope.of_owner(owner)) for owner in owners]
+        return gathered.completed(ids, alone)
 
     async def health(self, *, deep: bool = False) -> dict[str, Health]:
         """A probe of every member, by name, primary first; a member that fails is reported, not raised."""
@@ -293,6 +295,17 @@ class Chain:
         return {member.name: health for member, health in zip(self._members, results, strict=True)}
 
     # ── inside ──
+
+    async def _look_up(
+        self, ids: Sequence[str], *, scope: Scope, now: datetime, primary_only: bool, ends_at: float
+    ) -> Gathered:
+        """What the stores have, with the writes that wait."""
+        wanted = tuple(dict.fromkeys(ids))
+        members = self._members[:1] if primary_only else self._members
+        gather = partial(self._gather, wanted, members, scope=scope, now=now, ends_at=ends_at)
+        gathered = await gather() if self._overlay is None else await self._overlay.over(gather, wanted, scope=scope)
+        in_order = {id: gathered.memories[id] for id in ids if id in gathered.memories}
+        return attrs.evolve(gathered, memories=in_order)
 
     async def _gather(
         self, wanted: Sequence[str], members: Sequence[Member], *, scope: Scope, now: datetime, ends_at: float
@@ -355,7 +368,9 @@ class Chain:
                     f"a delete of memory {id!r} was begun, and nobody can say whether it was done"
                 )
                 gathering.drop([id])
-            elif not memory.is_expired(now) and not (stone is not None and stone.hides(memory.revision)):
+            elif stone is not None and stone.hides(memory.revision):
+                gathering.deleted.add(id)
+            elif not memory.is_expired(now):
                 alive[id] = memory
         gathering.add(alive, member.name)
 
@@ -399,6 +414,12 @@ class Chain:
         raise BackendUnavailable(names, f"{operation}: none of them answered: " + "; ".join(causes), causes=causes)
 
 
+def _others(value: object, ids: Sequence[str]) -> tuple[str, ...]:
+    """The memories that creates came to and were not about: those that have their keys."""
+    written = [one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, Written)]
+    return tuple({one.memory.id for one in written} - set(ids))
+
+
 def _spooling(chain: Chain, journal: Journal) -> tuple[Spool, Overlay]:
     # Imported here: most chains have no writes that wait.
     from memspine.chain.execution import Execution
@@ -419,6 +440,7 @@ class _Gathering:
     ids: Sequence[str]
     failures: list[str] = attrs.field(factory=list)
     is_closed: bool = False
+    deleted: set[str] = attrs.field(factory=set)
     _memories: dict[str, Memory] = attrs.field(factory=dict)
     _backends: dict[str, str] = attrs.field(factory=dict)
     _dropped: set[str] = attrs.field(factory=set)
@@ -434,8 +456,9 @@ class _Gathering:
         self._backends |= dict.fromkeys(memories, backend)
 
     def drop(self, ids: Sequence[str] | frozenset[str]) -> None:
-        """Look for these no further."""
+        """Look for these no further: they were deleted, or may have been."""
         self._dropped |= set(ids)
+        self.deleted |= set(ids)
 
     def close(self, failure: str) -> None:
         """Ask nobody else, because of a failure."""
@@ -444,12 +467,10 @@ class _Gathering:
 
     def result(self) -> Gathered:
         """All that was found."""
-        return Gathered(memories=self._memories, backends=self._backends, failures=tuple(self.failures))
-
-
-def _ids_of(value: object) -> list[str]:
-    """Which memories a create has written: those of its keys may have other ids than were asked for."""
-    return [one.memory.id for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, Written)]
+        deleted = frozenset(self.deleted - self._memories.keys())
+        return Gathered(
+            memories=self._memories, backends=self._backends, failures=tuple(self.failures), deleted=deleted
+        )
 
 
 def _share(ends_at: float, members: int) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -14,20 +15,20 @@ from memspine import times
 from memspine.chain.answers import JOURNAL, Answer, Gathered
 from memspine.chain.execution import Execution
 from memspine.chain.members import Member
-from memspine.chain.operations import Create, Delete, Outcome, Update, Write, to_body
-from memspine.errors import BackendUnavailable, NotFoundError
+from memspine.chain.operations import WAITED, Create, Delete, Outcome, Update, Write, to_body
+from memspine.errors import BackendUnavailable, ConflictError, NotFoundError
 from memspine.journal import Journal, entries
 from memspine.journal.entries import Waiting
 from memspine.model import Memory, MemoryRef, Scope, Tombstone, Written
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from sqlite3 import Connection
 
 BATCH: Final = 500
 """How many writes are executed between two notes in the journal."""
 FIRST_BATCH: Final = 20
 """Where the time is limited, so many at first, and twice as many each time: what is cut off is no progress."""
-RESULTS_MAX: Final = 2 * BATCH
 WORK: Final = "execute"
 
 
@@ -68,7 +69,8 @@ class Spool:
         self._journal = journal
         self._execution = execution
         self._turn = asyncio.Lock()
-        # What was executed lately, by number: one task may execute what another one waits for.
+        # What became of writes whose callers wait for it, by number: one task may execute what another one entered.
+        self._awaited: set[int] = set()
         self._results: dict[int, Outcome | Exception] = {}
 
     async def has_waiting(self, owner: str, ids: Sequence[str] | None = None) -> bool:
@@ -81,35 +83,60 @@ class Spool:
         return await self._journal.read(partial(entries.has_waiting, owner=owner))
 
     async def enter(self, writes: Sequence[Write], *, cause: BackendUnavailable | None) -> list[Answer[Outcome]]:
-        """Acknowledge writes of one owner; `cause` is why the primary could not take them. Without one they go behind
-        others that wait, and all are worked off at once, unless the primary is left alone: what was executed by then is
-        answered as the primary did.
+        """Acknowledge writes of one owner, which are done together or not at all; `cause` is why the primary could not
+        take them. Without one they go behind others that wait, and all are worked off at once, unless the primary is
+        left alone: what was executed by then is answered as the primary did.
 
-        Raises JournalError, and NotFoundError for what is about to be deleted.
+        Raises JournalError, NotFoundError for what is about to be deleted, and ConflictError for a write that expects
+        what waits where nothing does.
         """
         outcomes = [await self._outcome(write) for write in writes]
         kept = [(write.name, write.owner, write.id, to_body(write)) for write in writes]
         is_tried = cause is not None and cause.outcome == "unknown"
         error, now = "" if cause is None else str(cause), times.to_milliseconds(times.now())
-        numbers = await self._journal.write(
-            partial(entries.append, writes=kept, now=now, is_tried=is_tried, error=error)
-        )
+        append = partial(entries.append, writes=kept, now=now, is_tried=is_tried, is_unit=len(kept) > 1, error=error)
         cause = cause or self._chain.primary.refusal(WORK, "read", "write")
         if cause is not None:
-            waits = (f"waits for the primary: {cause}",)
-            return [Answer(outcome, JOURNAL, waits, pending=True) for outcome in outcomes]
-        drained = await self.drain(seconds=self._chain.deadline_seconds)
+            await self._journal.write(append)
+            reasons: tuple[str, ...] = (f"waits for the primary: {cause}",)
+        else:
+            numbers, results, drained = await self._enter_and_drain(append)
+            if len(results) == len(numbers):
+                return await self._told(numbers, results)
+            reasons = ("waits for the primary, behind others", *drained.troubles)
+        return [
+            Answer(outcome, JOURNAL, (*reasons, *_provisos(write, outcome)), pending=True)
+            for write, outcome in zip(writes, outcomes, strict=True)
+        ]
+
+    async def _enter_and_drain(
+        self, append: Callable[[Connection], list[int]]
+    ) -> tuple[Sequence[int], Mapping[int, Outcome | Exception], Drained]:
+        """Enter writes and work off what waits: their numbers, and what became of them."""
+        numbers: list[int] = []
+
+        def enter(connection: Connection) -> None:
+            numbers[:] = append(connection)
+            self._awaited.update(numbers)  # before anybody can see them
+
+        try:
+            await self._journal.write(enter)
+            drained = await self.drain(seconds=self._chain.deadline_seconds)
+            return numbers, {number: self._results[number] for number in numbers if number in self._results}, drained
+        finally:
+            self._awaited.difference_update(numbers)
+            for number in numbers:
+                self._results.pop(number, None)
+
+    async def _told(self, numbers: Sequence[int], results: Mapping[int, Outcome | Exception]) -> list[Answer[Outcome]]:
+        """What the primary answered, which nobody has to look for in the journal: whoever wrote it is told now."""
+        await self._journal.write(partial(entries.remove, numbers=numbers))
         answers: list[Answer[Outcome]] = []
-        for number, outcome in zip(numbers, outcomes, strict=True):
-            result = self._results.pop(number, None)
+        for number in numbers:
+            result = results[number]
             if isinstance(result, Exception):
-                await self._journal.write(partial(entries.remove, numbers=[number]))  # whoever wrote it is told now
                 raise result
-            if result is not None:
-                answers.append(Answer(result, self._chain.primary.name))
-            else:
-                reason = ("waits for the primary, behind others", *drained.troubles)
-                answers.append(Answer(outcome, JOURNAL, reason, pending=True))
+            answers.append(Answer(result, self._chain.primary.name))
         return answers
 
     async def drain(self, *, seconds: float | None) -> Drained:
@@ -143,15 +170,19 @@ class Spool:
                 left += len(batch)
                 break
             now = times.to_milliseconds(times.now())
-            ready = []
-            for entry in batch:
-                ref = MemoryRef(entry.owner, entry.id)
-                if ref in put_off or entries.is_put_off(entry.next_attempt_at, now):
-                    put_off.add(ref)
+            ready: list[Waiting] = []
+            for _, entered in itertools.groupby(batch, key=lambda entry: entry.unit):
+                unit = list(entered)
+                refs = {MemoryRef(entry.owner, entry.id) for entry in unit}
+                if refs & put_off or any(entries.is_put_off(entry.next_attempt_at, now) for entry in unit):
+                    put_off |= refs
                 else:
-                    ready.append(entry)
+                    ready += unit
+            if not ready:
+                left += len(batch)
+                continue
             round = await self._execution.run(ready)
-            self._remember(round.results)
+            self._results |= {number: one for number, one in round.results.items() if number in self._awaited}
             executed += sum(not isinstance(result, Exception) for result in round.results.values())
             dead += round.dead
             put_off |= round.put_off
@@ -159,11 +190,6 @@ class Spool:
             is_down = round.is_down
             troubles |= dict.fromkeys(round.troubles)
         return Drained(executed=executed, dead=dead, complete=not left, troubles=tuple(troubles))
-
-    def _remember(self, results: Mapping[int, Outcome | Exception]) -> None:
-        self._results |= results
-        for number in list(self._results)[: max(len(self._results) - RESULTS_MAX, 0)]:
-            del self._results[number]
 
     async def _outcome(self, write: Write) -> Outcome:
         """What a write that waits is answered with: the memory as it will be, as far as anybody knows it now."""
@@ -174,6 +200,8 @@ class Spool:
         is_deleted = base is None and write.id in found.pending
         if is_deleted and not isinstance(write, Create):
             raise NotFoundError(JOURNAL, write.id)
+        if not isinstance(write, Create) and write.expected_revision == WAITED:
+            await self._check_waits(write, base)
         if isinstance(write, Delete):
             return Tombstone(id=write.id, owner=write.owner, revision=0, deleted_at=write.now)
         if isinstance(write, Update):
@@ -182,11 +210,29 @@ class Spool:
             return _made(write.applied(base or unknown))
         return Written(_made(write.applied(base)), created=base is None)
 
+    async def _check_waits(self, write: Update | Delete, base: Memory | None) -> None:
+        """Raises ConflictError where nothing waits that a write could go behind."""
+        if not await self.has_waiting(write.owner, [write.id]):
+            expected = f"what waited for the primary (revision {WAITED})"
+            found = "nothing that waits" if base is None else f"revision {base.revision}, because it waits no more"
+            raise ConflictError(self._chain.primary.name, write.id, expected=expected, found=found)
+
 
 def _first(batch: list[Waiting], size: int) -> list[Waiting]:
-    """So many of a batch, and all that may have been executed: what was done of those is only told from them all."""
+    """So many of a batch, all that may have been executed, because what was done of those is only told from them all,
+    and the rest of a unit."""
     tried = max((place for place, entry in enumerate(batch) if entry.is_tried), default=-1)
-    return batch[: max(size, tried + 1)]
+    end = max(size, tried + 1)
+    while 0 < end < len(batch) and batch[end].unit == batch[end - 1].unit:
+        end += 1
+    return batch[:end]
+
+
+def _provisos(write: Write, outcome: Outcome) -> tuple[str, ...]:
+    """What nobody can know of a write as long as it waits."""
+    if not isinstance(write, Create) or not isinstance(outcome, Written) or not (write.memory.key and outcome.created):
+        return ()
+    return (f"a memory that has the key {write.memory.key!r} already will keep its id",)
 
 
 def _made(memory: Memory | None) -> Memory:

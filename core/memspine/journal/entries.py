@@ -20,6 +20,10 @@ ATTEMPTS_MAX: Final = 8
 """After so many failures of its own an entry is dead."""
 PAUSE_MILLISECONDS: Final = 1_000
 PAUSE_MILLISECONDS_MAX: Final = 300_000
+RENAMED_MILLISECONDS: Final = 30 * 86_400_000
+"""So long it is told that an acknowledged memory has another id."""
+
+_WAITING: Final = "number, operation, owner, id, body, is_tried, next_attempt_at, unit"
 
 Operation = Literal["create", "update", "delete"]
 
@@ -27,13 +31,14 @@ Operation = Literal["create", "update", "delete"]
 @attrs.frozen(kw_only=True)
 class Waiting:
     """A write that waits, as it was entered: `body` is what `memspine.chain` made of it. One that `is_tried` may have
-    been executed."""
+    been executed. Those of one `unit` are done together or not at all; a write that stands alone is one by itself."""
 
     number: int
     operation: Operation
     owner: str
     id: str
     body: str
+    unit: int
     is_tried: bool = False
     next_attempt_at: int | None = None
 
@@ -60,10 +65,11 @@ def append(
     now: int,
     *,
     is_tried: bool = False,
+    is_unit: bool = False,
     error: str = "",
 ) -> list[int]:
-    """Enter writes: operation, owner, id, body; with `is_tried` they may have been executed. `error` is why they could
-    not be done at once. Returns their numbers."""
+    """Enter writes: operation, owner, id, body; with `is_tried` they may have been executed, with `is_unit` all of them
+    are done or none. `error` is why they could not be done at once. Returns their numbers."""
     numbers = []
     for operation, owner, id, body in writes:
         row = connection.execute(
@@ -72,6 +78,8 @@ def append(
             (operation, owner, id, body, now, is_tried, error),
         )
         numbers.append(int(row.lastrowid or 0))
+    if is_unit:
+        connection.executemany("UPDATE entries SET unit = ? WHERE number = ?", ((numbers[0], n) for n in numbers))
     return numbers
 
 
@@ -90,13 +98,15 @@ def has_waiting(connection: Connection, owner: str) -> bool:
 
 
 def waiting(connection: Connection, after: int, limit: int) -> list[Waiting]:
-    """The writes that wait behind a number, in order."""
-    rows = connection.execute(
-        "SELECT number, operation, owner, id, body, is_tried, next_attempt_at FROM entries "
-        "WHERE kind = 'write' AND state = 'pending' AND number > ? ORDER BY number LIMIT ?",
-        (after, limit),
-    )
-    return [_waiting(row) for row in rows]
+    """The writes that wait behind a number, in order; more than `limit` where the last one is of a unit, which is never
+    cut."""
+    select = f"SELECT {_WAITING} FROM entries WHERE kind = 'write' AND state = 'pending' AND number > ?"  # noqa: S608
+    rows = connection.execute(f"{select} ORDER BY number LIMIT ?", (after, limit)).fetchall()
+    found = [_waiting(row) for row in rows]
+    if len(found) == limit and found[-1].unit != found[-1].number:
+        rest = connection.execute(f"{select} AND unit = ? ORDER BY number", (found[-1].number, found[-1].unit))
+        found += map(_waiting, rest)
+    return found
 
 
 def named(connection: Connection, owners: Sequence[str] | None) -> list[tuple[str, str, Operation]]:
@@ -115,8 +125,8 @@ def waiting_of(connection: Connection, owners: Sequence[str], ids: Sequence[str]
         for owner in owners
         for id in ids
         for row in connection.execute(
-            "SELECT number, operation, owner, id, body, is_tried, next_attempt_at FROM entries "
-            "WHERE kind = 'write' AND state = 'pending' AND owner = ? AND id = ?",
+            f"SELECT {_WAITING} FROM entries WHERE kind = 'write' AND state = 'pending' "  # noqa: S608 - columns
+            "AND owner = ? AND id = ?",
             (owner, id),
         )
     ]
@@ -154,6 +164,40 @@ def bury(connection: Connection, number: int, error: str) -> None:
     connection.execute(
         "UPDATE entries SET state = 'dead', next_attempt_at = NULL, error = ? WHERE number = ?", (error, number)
     )
+
+
+def rename(connection: Connection, entry: Waiting, id: str, became: str, *, reason: str, now: int) -> None:
+    """Note that a create that was acknowledged as `id` became another memory, where the reason stays to be read. What
+    was entered behind it goes to that one, up to its deletion."""
+    connection.execute(
+        "UPDATE entries SET state = 'renamed', noted_at = ?, next_attempt_at = NULL, body = '', error = ? "
+        "WHERE number = ?",
+        (now, reason, entry.number),
+    )
+    behind = "kind = 'write' AND state != 'renamed' AND owner = ? AND id = ? AND number > ?"
+    place = (entry.owner, id, entry.number)
+    last = connection.execute(
+        f"SELECT min(number) FROM entries WHERE {behind} AND operation = 'delete'",  # noqa: S608
+        place,
+    ).fetchone()[0]
+    up_to = "" if last is None else f" AND number <= {int(last)}"
+    connection.execute(f"UPDATE entries SET id = ? WHERE {behind}{up_to}", (became, *place))  # noqa: S608
+    connection.execute("DELETE FROM entries WHERE state = 'renamed' AND noted_at < ?", (now - RENAMED_MILLISECONDS,))
+
+
+def next_of(connection: Connection, owner: str, id: str, after: int) -> Waiting | None:
+    """The write of a memory that follows a number, dead or not."""
+    row = connection.execute(
+        f"SELECT {_WAITING} FROM entries WHERE kind = 'write' AND state != 'renamed' "  # noqa: S608 - columns
+        "AND owner = ? AND id = ? AND number > ? ORDER BY number LIMIT 1",
+        (owner, id, after),
+    ).fetchone()
+    return None if row is None else _waiting(row)
+
+
+def change(connection: Connection, number: int, body: str) -> None:
+    """Give a write another body."""
+    connection.execute("UPDATE entries SET body = ? WHERE number = ?", (body, number))
 
 
 def remove(connection: Connection, numbers: Iterable[int]) -> int:
@@ -280,18 +324,23 @@ def listed(connection: Connection, limit: int) -> tuple[JournalEntry, ...]:
     )
 
 
-def known(connection: Connection, numbers: Iterable[int]) -> set[int]:
-    """Those of the numbers that there are."""
-    found = (connection.execute("SELECT number FROM entries WHERE number = ?", (n,)).fetchone() for n in numbers)
-    return {row[0] for row in found if row is not None}
+def known(connection: Connection, numbers: Iterable[int]) -> dict[int, EntryState]:
+    """The state of those of the numbers that there are."""
+    found = (connection.execute("SELECT number, state FROM entries WHERE number = ?", (n,)).fetchone() for n in numbers)
+    return dict(row for row in found if row is not None)
 
 
 def revive(connection: Connection, numbers: Sequence[int] | None) -> list[int]:
-    """Have entries tried at once, dead ones too (None: all that are not in conflict); returns which."""
-    some = "state != 'conflict'" if numbers is None else f"number IN ({','.join(str(int(n)) for n in numbers)})"
+    """Have entries tried at once, dead ones too (None: all that are not in conflict), each with its unit; returns
+    which."""
+    some = "state != 'conflict'"
+    if numbers is not None:
+        listed = ",".join(str(int(n)) for n in numbers)
+        units = f"SELECT unit FROM entries WHERE unit != 0 AND number IN ({listed})"  # noqa: S608 - numbers
+        some = f"(number IN ({listed}) OR unit IN ({units}))"
     rows = connection.execute(
         "UPDATE entries SET state = 'pending', next_attempt_at = NULL, "  # noqa: S608 - numbers
-        f"attempts = 0 WHERE {some} RETURNING number"
+        f"attempts = 0 WHERE {some} AND state != 'renamed' RETURNING number"
     )
     return sorted(row[0] for row in rows.fetchall())
 
@@ -331,14 +380,15 @@ def erase(connection: Connection, owner: str, ids: Sequence[str] | None, *, unti
             )
 
 
-def _waiting(row: tuple[int, Operation, str, str, str, int, int | None]) -> Waiting:
-    number, operation, owner, id, body, is_tried, next_attempt_at = row
+def _waiting(row: tuple[int, Operation, str, str, str, int, int | None, int]) -> Waiting:
+    number, operation, owner, id, body, is_tried, next_attempt_at, unit = row
     return Waiting(
         number=number,
         operation=operation,
         owner=owner,
         id=id,
         body=body,
+        unit=unit or number,
         is_tried=bool(is_tried),
         next_attempt_at=next_attempt_at,
     )

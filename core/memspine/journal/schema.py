@@ -10,6 +10,7 @@ VERSION: Final = 1
 # chain, replicas: `store` is the mark of a store (`memspine.config.StoreIdentity`), `place` how a person knows it.
 # outbox: a change that is only begun has no `settled_at`, one that is settled no `begun_at`.
 # purges: what the primary was about to purge, an empty id meaning all of the owner.
+# entries: `unit` is the number of the first of several writes that are done together or not at all; 0 stands alone.
 # sent: what a replica was last given (`revision` NULL: nothing yet; `hash` empty: a deletion), and what it is being
 # given, which may have arrived or not.
 STATEMENTS: Final = (
@@ -25,6 +26,7 @@ STATEMENTS: Final = (
         body TEXT NOT NULL,
         noted_at INTEGER NOT NULL,
         is_tried INTEGER NOT NULL DEFAULT 0,
+        unit INTEGER NOT NULL DEFAULT 0,
         attempts INTEGER NOT NULL DEFAULT 0,
         next_attempt_at INTEGER,
         error TEXT NOT NULL DEFAULT ''

@@ -15,7 +15,8 @@ LISTED_MAX: Final = 100
 @attrs.frozen(kw_only=True)
 class ImportReport:
     """What became of the items. Each is counted once: as stored (new), replaced (newer than what was there),
-    unchanged (there already), stale (older than what is there) or bad; of the bad ones, `conflicts` met another state
+    unchanged (there already), stale (older than what is there), waiting (for a primary that failed meanwhile, in the
+    journal) or bad; of the bad ones, `conflicts` met another state
     of the same revision or another memory with their key.
 
     `bad` lists the first `LISTED_MAX` bad lines, `bad_total` counts them; `notes` says what was changed or not kept.
@@ -26,6 +27,7 @@ class ImportReport:
     replaced: int = 0
     unchanged: int = 0
     stale: int = 0
+    waiting: int = 0
     conflicts: int = 0
     bad: tuple[BadLine, ...] = ()
     bad_total: int = 0
@@ -34,7 +36,7 @@ class ImportReport:
     @property
     def total(self) -> int:
         """How many items there were."""
-        return self.stored + self.replaced + self.unchanged + self.stale + self.bad_total
+        return self.stored + self.replaced + self.unchanged + self.stale + self.waiting + self.bad_total
 
 
 @attrs.define
@@ -45,6 +47,7 @@ class Tally:
     replaced: int = 0
     unchanged: int = 0
     stale: int = 0
+    waiting: int = 0
     conflicts: int = 0
     bad_total: int = 0
     _bad: list[BadLine] = attrs.field(factory=list)
@@ -74,7 +77,7 @@ class Tally:
     @property
     def handled(self) -> int:
         """How many items have found their place."""
-        return self.stored + self.replaced + self.unchanged + self.stale + self.bad_total
+        return self.stored + self.replaced + self.unchanged + self.stale + self.waiting + self.bad_total
 
     def report(self) -> ImportReport:
         """The report as it stands."""
@@ -86,6 +89,7 @@ class Tally:
             replaced=self.replaced,
             unchanged=self.unchanged,
             stale=self.stale,
+            waiting=self.waiting,
             conflicts=self.conflicts,
             bad=tuple(self._bad),
             bad_total=self.bad_total,

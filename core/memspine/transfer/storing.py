@@ -82,7 +82,8 @@ class Storing:
                 item, _ = wanted.pop(error.index)
                 self.tally.bad(BadLine(item.line, str(error)))
             else:
-                self._count(result.created is False for result in results)
+                self._count(result.created is False for result in results if not result.pending)
+                self.tally.waiting += sum(result.pending for result in results)
                 return
 
     async def _replaced_by(self, item: ImportedMemory, known: dict[str, Memory], *, owner: str) -> Memory | None:
@@ -108,11 +109,14 @@ class Storing:
             yield
         except BackendUnavailable as error:
             cause = "; ".join(error.causes) or str(error)
-            done = self.tally.stored + self.tally.replaced
+            done, waiting = self.tally.stored + self.tally.replaced, self.tally.waiting
+            went_in = f"{f'{done} memories' if done else 'nothing'} of it went in"
+            if waiting:
+                went_in += f", {waiting} wait for the primary"
             raise BackendUnavailable(
                 error.backend,
                 f"importing needs an answer of it, and is never put off: {cause.removeprefix(f'{error.backend}: ')}",
-                advice=f"{f'{done} memories' if done else 'nothing'} of it went in; import it again when it is back",
+                advice=f"{went_in}; import it again when it is back",
             ) from error
 
     def _placed_in_time(self, wanted: list[tuple[ImportedMemory, bool]]) -> list[tuple[ImportedMemory, bool]]:

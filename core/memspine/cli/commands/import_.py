@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from memspine.transfer import ImportReport
 
 _COUNTS: Final = ("stored", "replaced", "unchanged", "stale", "bad_total")
+_TOTALS: Final = ("stored", "replaced", "unchanged", "stale", "waiting", "bad_total")
 _COLUMNS: Final = ("file", "stored", "replaced", "unchanged", "older", "bad")
 
 
@@ -98,6 +99,8 @@ def _tell_bad(name: str, report: ImportReport, out: Output) -> None:
         out.error(f"{name}:{bad.line}: {bad.reason}", type="invalid")
     if report.bad_total > len(report.bad):
         out.error(f"{name}: and {report.bad_total - len(report.bad)} more lines that did not go in", type="invalid")
+    if report.waiting:
+        out.note(f"{name}: {report.waiting} wait for the primary; `memspine journal list` names them")
     for note in report.notes:
         out.note(f"{name}: {note}")
 
@@ -122,7 +125,7 @@ async def _index(memory: MemoryManager, out: Output) -> Indexed | None:
 def _data(reports: list[tuple[str, ImportReport]], indexed: Indexed | None, *, dry_run: bool) -> dict[str, Any]:
     from memspine.cli.indexing import indexed_to_wire
 
-    totals = {count: sum(getattr(report, count) for _, report in reports) for count in _COUNTS}
+    totals = {count: sum(getattr(report, count) for _, report in reports) for count in _TOTALS}
     totals["bad"] = totals.pop("bad_total")
     return {
         **totals,
@@ -139,6 +142,7 @@ def _file_data(name: str, report: ImportReport) -> dict[str, Any]:
         "replaced": report.replaced,
         "unchanged": report.unchanged,
         "stale": report.stale,
+        "waiting": report.waiting,
         "conflicts": report.conflicts,
         "badTotal": report.bad_total,
         "bad": [{"line": bad.line, "reason": bad.reason} for bad in report.bad],

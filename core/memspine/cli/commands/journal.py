@@ -1,7 +1,8 @@
 """What has not arrived yet: writes that wait for the primary, and memories that a replica does not take.
 
 A pending entry goes by itself when its turn comes, one in conflict when `memspine reconcile` has decided, a dead one
-never: retry it when its reason is gone, or drop it. Exit code 9 when entries that were retried did not go.
+never: retry it when its reason is gone, or drop it. A renamed one was done, and says which id its memory has instead of
+the one that was acknowledged; it is listed for 30 days. Exit code 9 when entries that were retried did not go.
 
 A journal belongs to one store. When that was moved or renamed, `adopt` makes the journal its own again.
 """
@@ -91,7 +92,7 @@ async def _retry(memory: MemoryManager, numbers: Sequence[int], out: Output) -> 
 
 
 def _is_tried(entry: JournalEntry, numbers: Sequence[int]) -> bool:
-    return entry.number in numbers if numbers else entry.state != "conflict"
+    return entry.state != "renamed" and (entry.number in numbers if numbers else entry.state != "conflict")
 
 
 async def _drop(memory: MemoryManager, numbers: Sequence[int], out: Output) -> int:
