@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from memspine import times
-from memspine.chain.members import Member, bulk_seconds
+from memspine.chain.members import Member, bulk_seconds, tombstones
 from memspine.chain.operations import Create, Outcome, Write, rebased
 from memspine.chain.rounds import Round, memory_of
-from memspine.contracts import Capability, MemoryBackend
+from memspine.contracts import Capability
 from memspine.errors import BackendUnavailable, JournalError, LoopError, MemspineError
 from memspine.journal import Journal, entries, intents, replicas
 from memspine.journal.entries import Waiting
@@ -239,11 +239,7 @@ class Execution:
     async def _stones(self, ids: Iterable[str], owner: str) -> Mapping[str, Tombstone]:
         """At which revisions memories were deleted, as far as the primary says it: a deletion without one would hide
         what is stored again later."""
-        scope, wanted = Scope.of_owner(owner), tuple(ids)
-
-        async def ask(primary: MemoryBackend) -> Mapping[str, Tombstone]:
-            return await primary.tombstones(wanted, scope=scope) if Capability.CHANGES in primary.capabilities else {}
-
+        ask = partial(tombstones, ids=ids, scope=Scope.of_owner(owner))
         return await self._primary.call("tombstones", ask, seconds=self._seconds)
 
     async def _has_feed(self, round: Round) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Literal, TypeVar
 
 from memspine.breaker import Breaker
 from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import BackendUnavailable, MemspineError
+from memspine.model import Scope, Tombstone
 from memspine.ondemand import CallFailed, OnDemand
 
 T = TypeVar("T")
@@ -142,6 +144,16 @@ class Member:
 def bulk_seconds(deadline_seconds: float, records: int) -> float:
     """How long one call with so many records may take."""
     return deadline_seconds * (1 + records / RECORDS_PER_DEADLINE)
+
+
+def share_seconds(ends_at: float, members: int) -> float:
+    """The time of one store, when so many may still have to be asked until a moment of the monotonic clock."""
+    return max(ends_at - time.monotonic(), 0.0) / members
+
+
+async def tombstones(backend: MemoryBackend, ids: Iterable[str], *, scope: Scope) -> Mapping[str, Tombstone]:
+    """The deletions of these memories, by id, that a store remembers; none of a store that remembers none."""
+    return await backend.tombstones(tuple(ids), scope=scope) if Capability.CHANGES in backend.capabilities else {}
 
 
 def _breaker() -> Breaker:

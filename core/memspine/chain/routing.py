@@ -9,22 +9,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-import attrs
-
 from memspine.chain.answers import Answer, Gathered, Hidden
-from memspine.chain.members import Member, bulk_seconds
+from memspine.chain.gathering import Gathering, Stones
+from memspine.chain.members import Member, bulk_seconds, share_seconds
 from memspine.chain.notes import Notes, Touched
 from memspine.chain.operations import Create, Outcome, Write
 from memspine.closing import close_all
 from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import BackendUnavailable, JournalError, MemspineError
-from memspine.journal import Journal, intents
-from memspine.journal.intents import Stone
+from memspine.journal import Journal
 from memspine.model import Health, Memory, MemoryRef, Scope, Tombstone, Written
 
 if TYPE_CHECKING:
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
     from memspine.chain.spool import Spool
 
 T = TypeVar("T")
-
-Stones = Mapping[MemoryRef, Stone]
 
 
 class Chain:
@@ -59,8 +55,6 @@ class Chain:
         self._read_fallback = read_fallback
         self.journal = journal
         self.notes: Notes | None = None
-        self.spool: Spool | None = None
-        self._overlay: Overlay | None = None
         self._noting = journal or left
         if self._noting is not None:
             self.notes = Notes(
@@ -71,8 +65,12 @@ class Chain:
                 deadline_seconds=deadline_seconds,
             )
         self._spools = spools
-        if journal is not None:  # without `spools` too: what was acknowledged under other settings is still owed
-            self.spool, self._overlay = _spooling(self, journal)
+        self._overlay = None if journal is None else _overlay(journal)
+        self._gathering = Gathering(
+            self._members, deadline_seconds=deadline_seconds, journal=journal, overlay=self._overlay
+        )
+        # Without `spools` too: what was acknowledged under other settings is still owed.
+        self.spool = None if journal is None else _spool(self, journal, self._gathering)
 
     @property
     def primary(self) -> Member:
@@ -217,7 +215,7 @@ class Chain:
         Raises BackendUnavailable naming each cause."""
         members = self._members if self._read_fallback else self._members[:1]
         ends_at = time.monotonic() + self._deadline_seconds
-        shares = (_share(ends_at, left) for left in range(len(members), 0, -1))
+        shares = (share_seconds(ends_at, left) for left in range(len(members), 0, -1))
         return await self._first_answer(members, operation, call, seconds=shares)
 
     async def search(
@@ -243,9 +241,7 @@ class Chain:
         fallback's."""
         is_primarys = backend == self.primary.name
         refs = [MemoryRef(memory.owner, memory.id) for memory in memories]
-        stones: Stones = {}
-        if not is_primarys and self.journal is not None:
-            stones = await self._stones(refs)
+        stones: Stones = {} if is_primarys else await self._gathering.stones(refs)
         gone = {
             ref
             for ref, memory in zip(refs, memories, strict=True)
@@ -271,15 +267,7 @@ class Chain:
         Those that the primary lacks come from the fallbacks, unless they were deleted; replicas are asked only when the
         primary failed.
         """
-        ends_at = time.monotonic() + self._deadline_seconds
-        look_up = partial(self._look_up, now=now, primary_only=primary_only, ends_at=ends_at)
-        gathered = await look_up(ids, scope=scope)
-        owners = scope.require_readable("get")
-        if len(owners) == 1 or not gathered.deleted:
-            return gathered
-        again = [id for id in gathered.deleted if id not in gathered.memories]
-        alone = [await look_up(again, scope=Scope.of_owner(owner)) for owner in owners]
-        return gathered.completed(ids, alone)
+        return await self._gathering.get_many(ids, scope=scope, now=now, primary_only=primary_only)
 
     async def health(self, *, deep: bool = False) -> dict[str, Health]:
         """A probe of every member, by name, primary first; a member that fails is reported, not raised."""
@@ -295,100 +283,6 @@ class Chain:
         return {member.name: health for member, health in zip(self._members, results, strict=True)}
 
     # ── inside ──
-
-    async def _look_up(
-        self, ids: Sequence[str], *, scope: Scope, now: datetime, primary_only: bool, ends_at: float
-    ) -> Gathered:
-        """What the stores have, with the writes that wait."""
-        wanted = tuple(dict.fromkeys(ids))
-        members = self._members[:1] if primary_only else self._members
-        gather = partial(self._gather, wanted, members, scope=scope, now=now, ends_at=ends_at)
-        gathered = await gather() if self._overlay is None else await self._overlay.over(gather, wanted, scope=scope)
-        in_order = {id: gathered.memories[id] for id in ids if id in gathered.memories}
-        return attrs.evolve(gathered, memories=in_order)
-
-    async def _gather(
-        self, wanted: Sequence[str], members: Sequence[Member], *, scope: Scope, now: datetime, ends_at: float
-    ) -> Gathered:
-        """What the stores have, each asked for what is still missing."""
-        gathering = _Gathering(wanted)
-        for place, member in enumerate(members):
-            missing = gathering.missing
-            if not missing:
-                break
-            has_failed = bool(gathering.failures)
-            if member is not self.primary and member.replicates and not has_failed:
-                continue
-            seconds = _share(ends_at, len(self._members) - place)
-            getter = _getter(missing, scope=scope, now=now)
-            if member is self.primary:
-                others = any(not one.replicates for one in members[1:])
-                await self._ask_primary(gathering, getter, scope=scope, seconds=seconds, asks_others=others)
-            else:
-                await self._ask_fallback(gathering, member, getter, scope=scope, now=now, seconds=seconds)
-            if gathering.is_closed:
-                break
-        return gathering.result()
-
-    async def _ask_primary(
-        self, gathering: _Gathering, getter: Getter, *, scope: Scope, seconds: float, asks_others: bool
-    ) -> None:
-        try:
-            gathering.add(await self.primary.call("get", getter, seconds=seconds), self.primary.name)
-        except BackendUnavailable as error:
-            gathering.failures.append(str(error))
-            return
-        if gathering.missing and asks_others:
-            try:
-                gathering.drop(await self._deleted(gathering.missing, scope=scope, seconds=seconds))
-            except BackendUnavailable as error:
-                # Not knowing what was deleted, a fallback could only bring it back.
-                gathering.close(str(error))
-
-    async def _ask_fallback(
-        self, gathering: _Gathering, member: Member, getter: Getter, *, scope: Scope, now: datetime, seconds: float
-    ) -> None:
-        """What a fallback has, without what the journal knows to be deleted."""
-        owners = scope.require_readable("get")
-        asked = [MemoryRef(owner, id) for owner in owners for id in gathering.missing]
-        try:
-            stones = await self._stones(asked)
-            got = await member.call("get", getter, seconds=seconds)
-        except JournalError as error:
-            gathering.close(str(error))
-            return
-        except BackendUnavailable as error:
-            gathering.failures.append(str(error))
-            return
-        alive: dict[str, Memory] = {}
-        for id, memory in got.items():
-            stone = stones.get(MemoryRef(memory.owner, id))
-            if stone is not None and stone.is_begun:
-                gathering.failures.append(
-                    f"a delete of memory {id!r} was begun, and nobody can say whether it was done"
-                )
-                gathering.drop([id])
-            elif stone is not None and stone.hides(memory.revision):
-                gathering.deleted.add(id)
-            elif not memory.is_expired(now):
-                alive[id] = memory
-        gathering.add(alive, member.name)
-
-    async def _stones(self, refs: Sequence[MemoryRef]) -> Stones:
-        if self.journal is None:
-            return {}
-        few = await self.journal.kept(intents.few_stones)
-        if few is not None:
-            return {ref: few[ref] for ref in refs if ref in few}
-        return await self.journal.read(partial(intents.stones, refs=refs))
-
-    async def _deleted(self, ids: Sequence[str], *, scope: Scope, seconds: float) -> frozenset[str]:
-        """Those of the ids that the primary remembers as deleted. No fallback may bring them back."""
-
-        async def ask(primary: MemoryBackend) -> Mapping[str, Tombstone]:
-            return await primary.tombstones(ids, scope=scope) if Capability.CHANGES in primary.capabilities else {}
-
-        return frozenset(await self.primary.call("tombstones", ask, seconds=seconds))
 
     async def _first_answer(
         self,
@@ -420,64 +314,14 @@ def _others(value: object, ids: Sequence[str]) -> tuple[str, ...]:
     return tuple({one.memory.id for one in written} - set(ids))
 
 
-def _spooling(chain: Chain, journal: Journal) -> tuple[Spool, Overlay]:
-    # Imported here: most chains have no writes that wait.
-    from memspine.chain.execution import Execution
+def _overlay(journal: Journal) -> Overlay:
+    # Imported here, as the spool is: most chains have no writes that wait.
     from memspine.chain.overlay import Overlay
+
+    return Overlay(journal)
+
+
+def _spool(chain: Chain, journal: Journal, gathering: Gathering) -> Spool:
     from memspine.chain.spool import Spool
 
-    execution = Execution(journal, chain.primary, deadline_seconds=chain.deadline_seconds)
-    return Spool(chain, journal, execution=execution), Overlay(journal)
-
-
-Getter = Callable[[MemoryBackend], Awaitable[dict[str, Memory]]]
-
-
-@attrs.define
-class _Gathering:
-    """What was found so far, and what still has to be looked for."""
-
-    ids: Sequence[str]
-    failures: list[str] = attrs.field(factory=list)
-    is_closed: bool = False
-    deleted: set[str] = attrs.field(factory=set)
-    _memories: dict[str, Memory] = attrs.field(factory=dict)
-    _backends: dict[str, str] = attrs.field(factory=dict)
-    _dropped: set[str] = attrs.field(factory=set)
-
-    @property
-    def missing(self) -> list[str]:
-        """The ids that another store may have."""
-        return [id for id in self.ids if id not in self._memories and id not in self._dropped]
-
-    def add(self, memories: Mapping[str, Memory], backend: str) -> None:
-        """Note what a store gave."""
-        self._memories |= memories
-        self._backends |= dict.fromkeys(memories, backend)
-
-    def drop(self, ids: Sequence[str] | frozenset[str]) -> None:
-        """Look for these no further: they were deleted, or may have been."""
-        self._dropped |= set(ids)
-        self.deleted |= set(ids)
-
-    def close(self, failure: str) -> None:
-        """Ask nobody else, because of a failure."""
-        self.failures.append(failure)
-        self.is_closed = True
-
-    def result(self) -> Gathered:
-        """All that was found."""
-        deleted = frozenset(self.deleted - self._memories.keys())
-        return Gathered(
-            memories=self._memories, backends=self._backends, failures=tuple(self.failures), deleted=deleted
-        )
-
-
-def _share(ends_at: float, members: int) -> float:
-    """The time of one store, when so many may still have to be asked."""
-    return max(ends_at - time.monotonic(), 0.0) / members
-
-
-def _getter(ids: Sequence[str], *, scope: Scope, now: datetime) -> Getter:
-    wanted = tuple(ids)
-    return lambda backend: backend.get_many(wanted, scope=scope, now=now)
+    return Spool(journal, chain.primary, gathering=gathering, deadline_seconds=chain.deadline_seconds)

@@ -7,13 +7,14 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from memspine import times
-from memspine.chain.answers import JOURNAL, Answer, Gathered
+from memspine.chain.answers import JOURNAL, Answer
 from memspine.chain.execution import Execution
+from memspine.chain.gathering import Gathering
 from memspine.chain.members import Member
 from memspine.chain.operations import WAITED, Create, Delete, Outcome, Update, Write, to_body
 from memspine.errors import BackendUnavailable, ConflictError, NotFoundError
@@ -22,7 +23,6 @@ from memspine.journal.entries import Waiting
 from memspine.model import Memory, MemoryRef, Scope, Tombstone, Written
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from sqlite3 import Connection
 
 BATCH: Final = 500
@@ -30,24 +30,6 @@ BATCH: Final = 500
 FIRST_BATCH: Final = 20
 """Where the time is limited, so many at first, and twice as many each time: what is cut off is no progress."""
 WORK: Final = "execute"
-
-
-class Store(Protocol):
-    """What a spool needs of its chain."""
-
-    @property
-    def primary(self) -> Member:
-        """Where the writes go."""
-        ...
-
-    @property
-    def deadline_seconds(self) -> float:
-        """How long one call may take."""
-        ...
-
-    async def get_many(self, ids: Sequence[str], *, scope: Scope, now: datetime) -> Gathered:
-        """Memories as they are with the writes that wait."""
-        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -64,10 +46,12 @@ class Drained:
 class Spool:
     """The writes of a chain that wait for its primary."""
 
-    def __init__(self, chain: Store, journal: Journal, *, execution: Execution) -> None:
-        self._chain = chain
+    def __init__(self, journal: Journal, primary: Member, *, gathering: Gathering, deadline_seconds: float) -> None:
         self._journal = journal
-        self._execution = execution
+        self._primary = primary
+        self._gathering = gathering
+        self._deadline_seconds = deadline_seconds
+        self._execution = Execution(journal, primary, deadline_seconds=deadline_seconds)
         self._turn = asyncio.Lock()
         # What became of writes whose callers wait for it, by number: one task may execute what another one entered.
         self._awaited: set[int] = set()
@@ -95,7 +79,7 @@ class Spool:
         is_tried = cause is not None and cause.outcome == "unknown"
         error, now = "" if cause is None else str(cause), times.to_milliseconds(times.now())
         append = partial(entries.append, writes=kept, now=now, is_tried=is_tried, is_unit=len(kept) > 1, error=error)
-        cause = cause or self._chain.primary.refusal(WORK, "read", "write")
+        cause = cause or self._primary.refusal(WORK, "read", "write")
         if cause is not None:
             await self._journal.write(append)
             reasons: tuple[str, ...] = (f"waits for the primary: {cause}",)
@@ -121,7 +105,7 @@ class Spool:
 
         try:
             await self._journal.write(enter)
-            drained = await self.drain(seconds=self._chain.deadline_seconds)
+            drained = await self.drain(seconds=self._deadline_seconds)
             return numbers, {number: self._results[number] for number in numbers if number in self._results}, drained
         finally:
             self._awaited.difference_update(numbers)
@@ -136,7 +120,7 @@ class Spool:
             result = results[number]
             if isinstance(result, Exception):
                 raise result
-            answers.append(Answer(result, self._chain.primary.name))
+            answers.append(Answer(result, self._primary.name))
         return answers
 
     async def drain(self, *, seconds: float | None) -> Drained:
@@ -195,7 +179,7 @@ class Spool:
         """What a write that waits is answered with: the memory as it will be, as far as anybody knows it now."""
         if isinstance(write, Create) and not write.memory.key:
             return Written(_made(write.applied(None)), created=True)
-        found = await self._chain.get_many([write.id], scope=Scope.of_owner(write.owner), now=write.now)
+        found = await self._gathering.get_many([write.id], scope=Scope.of_owner(write.owner), now=write.now)
         base = found.memories.get(write.id)
         is_deleted = base is None and write.id in found.pending
         if is_deleted and not isinstance(write, Create):
@@ -215,7 +199,7 @@ class Spool:
         if not await self.has_waiting(write.owner, [write.id]):
             expected = f"what waited for the primary (revision {WAITED})"
             found = "nothing that waits" if base is None else f"revision {base.revision}, because it waits no more"
-            raise ConflictError(self._chain.primary.name, write.id, expected=expected, found=found)
+            raise ConflictError(self._primary.name, write.id, expected=expected, found=found)
 
 
 def _first(batch: list[Waiting], size: int) -> list[Waiting]:

@@ -16,7 +16,7 @@ import attrs
 
 from memspine import times
 from memspine.chain import Chain, Member
-from memspine.chain.members import bulk_seconds
+from memspine.chain.members import bulk_seconds, tombstones
 from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import BackendUnavailable, CapabilityError, CursorError, MemspineError
 from memspine.journal import Journal, entries, replicas
@@ -240,13 +240,13 @@ class Delivery:
 
     async def _buried(self, refs: Sequence[MemoryRef]) -> Mapping[MemoryRef, Tombstone]:
         """Those of the memories that the replica says were deleted in it, if it can say so."""
-        return await self._asked("tombstones", refs, _tombstones)
+        return await self._asked("tombstones", refs, tombstones)
 
     async def _asked(
         self,
         operation: str,
         refs: Sequence[MemoryRef],
-        call: Callable[[MemoryBackend, Sequence[str], Scope], Awaitable[Mapping[str, T]]],
+        call: Callable[..., Awaitable[Mapping[str, T]]],
     ) -> Mapping[MemoryRef, T]:
         """What the replica says of memories, owner by owner."""
         found: dict[MemoryRef, T] = {}
@@ -255,7 +255,7 @@ class Delivery:
             try:
                 got = await self._replica.call(
                     operation,
-                    lambda backend: call(backend, ids, scope),  # noqa: B023
+                    partial(call, ids=ids, scope=scope),
                     seconds=bulk_seconds(self._seconds, len(ids)),
                 )
             except MemspineError as error:
@@ -280,9 +280,5 @@ def _now() -> int:
     return times.to_milliseconds(times.now())
 
 
-async def _memories(backend: MemoryBackend, ids: Sequence[str], scope: Scope) -> Mapping[str, Memory]:
+async def _memories(backend: MemoryBackend, ids: Sequence[str], *, scope: Scope) -> Mapping[str, Memory]:
     return await backend.get_many(ids, scope=scope, now=times.now())
-
-
-async def _tombstones(backend: MemoryBackend, ids: Sequence[str], scope: Scope) -> Mapping[str, Tombstone]:
-    return await backend.tombstones(ids, scope=scope) if Capability.CHANGES in backend.capabilities else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -10,6 +9,7 @@ import attrs
 
 from memspine import times
 from memspine.chain import Chain, Member, Touched
+from memspine.chain.members import tombstones
 from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import NotFoundError
 from memspine.journal import Journal, entries, intents, replicas
@@ -114,12 +114,7 @@ class Reconciling:
 
     async def _buried_revision(self, ref: MemoryRef) -> int:
         """The revision at which the replica says that it has deleted a memory; 0 if it says nothing."""
-
-        async def ask(replica: MemoryBackend) -> Mapping[str, Tombstone]:
-            if Capability.CHANGES not in replica.capabilities:
-                return {}
-            return await replica.tombstones([ref.id], scope=Scope.of_owner(ref.owner))
-
+        ask = partial(tombstones, ids=[ref.id], scope=Scope.of_owner(ref.owner))
         found = await self._replica.call("tombstones", ask, seconds=self._chain.deadline_seconds)
         return found[ref.id].revision if ref.id in found else 0
 
