@@ -84,8 +84,8 @@ class Keeping:
                 places.append(
                     PurgedPlace(place=f"vectors in {running.index.name}", status="pending", detail=str(error))
                 )
-        if running.deliveries is not None:
-            places += await running.deliveries.purge(known, owner=scope.owner)
+        if running.debts is not None:
+            places += await running.debts.purge(known, owner=scope.owner)
         places += (
             PurgedPlace(place=f"fallback {member.name}", status="kept", detail="fallbacks are not written to")
             for member in running.chain.members[1:]
@@ -103,7 +103,7 @@ class Keeping:
     async def status(self) -> ChainStatus:
         """Every backend, asked now, and what waits in the journal for the primary and for each replica."""
         from memspine.chain import stray_journals
-        from memspine.replication import chain_status
+        from memspine.delivery import chain_status
 
         strays = await asyncio.to_thread(stray_journals, self._open.config)
         return attrs.evolve(await chain_status(self._open.chain), strays=strays)
@@ -119,16 +119,16 @@ class Keeping:
     async def retry(self, numbers: Sequence[int] | None = None) -> int:
         """Try entries of the journal again now, dead ones too (None: all that are not in conflict); returns how many of
         them are gone. Raises NotFoundError, JournalError."""
-        from memspine.replication import retry
+        from memspine.delivery import retry
 
         running = self._open
-        if running.chain.journal is None or running.deliveries is None:
+        if running.chain.journal is None or running.debts is None:
             return self._no_entries(numbers)
-        return await retry(running.chain.journal, running.deliveries, self._numbers(numbers))
+        return await retry(running.chain.journal, running.debts, self._numbers(numbers))
 
     async def drop(self, numbers: Sequence[int]) -> int:
         """Give entries of the journal up for good; returns how many. Raises NotFoundError, JournalError."""
-        from memspine.replication import drop
+        from memspine.delivery import drop
 
         journal = self._open.chain.journal
         return self._no_entries(numbers) if journal is None else await drop(journal, self._numbers(numbers) or ())
@@ -138,7 +138,7 @@ class Keeping:
         then on. That is for a store that was moved or renamed. With `dry_run` it is only told whose it is. Raises
         JournalError."""
         from memspine.chain import chain_journal
-        from memspine.replication import adopt
+        from memspine.delivery import adopt
 
         journal = self._open.chain.journal or chain_journal(self._open.config)
         return await adopt(journal, dry_run=dry_run)
@@ -146,15 +146,15 @@ class Keeping:
     async def reconcile(self, replica: str, *, take: Literal["primary", "replica"] | None = None) -> ReconcileReport:
         """Make a replica the same as the primary again; what both have changed stays in conflict, unless one side is
         taken. Raises NotFoundError for a name that is no replica of this chain, BackendUnavailable, JournalError."""
-        from memspine.replication import Reconciling
+        from memspine.delivery import Reconciling
 
         running = self._open
         if take is not None:
             Intake().choice("take", take, ("primary", "replica"))
         found = {member.name: member for member in running.chain.replicas}
-        if running.chain.journal is None or running.deliveries is None or replica not in found:
+        if running.chain.journal is None or running.debts is None or replica not in found:
             raise NotFoundError(running.chain.primary.name, replica, what="replica")
-        delivery = running.deliveries.delivery(found[replica])
+        delivery = running.debts.delivery(found[replica])
         return await Reconciling(running.chain, running.chain.journal, found[replica], delivery).run(take=take)
 
     @staticmethod

@@ -19,7 +19,7 @@ from memspine.intake import Intake
 from memspine.model import Scope
 
 if TYPE_CHECKING:  # most chains have nothing to deliver
-    from memspine.replication import Deliveries
+    from memspine.delivery import Debts
 
 Kind = Literal["deliver", "expire", "history", "spaces", "embed"]
 
@@ -58,7 +58,7 @@ async def run_maintenance(
     chain: Chain,
     *,
     index: VectorIndex | None = None,
-    deliveries: Deliveries | None = None,
+    debts: Debts | None = None,
     now: datetime,
     history_days: int,
     feed_days: int,
@@ -77,12 +77,12 @@ async def run_maintenance(
     clock = _Clock(None if budget_seconds is None else time.monotonic() + budget_seconds)
     removed: dict[Kind, int] = {kind: 0 for kind in kinds if kind in REMOVING}
     report = MaintenanceReport(removed=removed, complete=True)
-    if "deliver" in kinds and deliveries is not None:
-        report = await _deliver(deliveries, clock, report)
+    if "deliver" in kinds and debts is not None:
+        report = await _deliver(debts, clock, report)
     keeping = _Keeping(now=now, history_days=history_days, feed_days=feed_days)
     try:
         for kind in removed:
-            async for rows in _removing(chain, kind, index=index, deliveries=deliveries, keeping=keeping):
+            async for rows in _removing(chain, kind, index=index, debts=debts, keeping=keeping):
                 removed[kind] += rows
                 if clock.is_over:
                     return attrs.evolve(report, complete=False)
@@ -121,11 +121,11 @@ class _Keeping:
         return self.now - timedelta(days=self.feed_days)
 
 
-async def _deliver(deliveries: Deliveries, clock: _Clock, report: MaintenanceReport) -> MaintenanceReport:
+async def _deliver(debts: Debts, clock: _Clock, report: MaintenanceReport) -> MaintenanceReport:
     """Deliver while there is time; a store that does not answer by then is given up."""
     try:
         async with asyncio.timeout(clock.left):
-            done = await deliveries.run(seconds=clock.left)
+            done = await debts.run(seconds=clock.left)
     except TimeoutError:
         return attrs.evolve(report, complete=False)
     return attrs.evolve(
@@ -156,18 +156,18 @@ async def _embed(
 
 
 async def _removing(
-    chain: Chain, kind: Kind, *, index: VectorIndex | None, deliveries: Deliveries | None, keeping: _Keeping
+    chain: Chain, kind: Kind, *, index: VectorIndex | None, debts: Debts | None, keeping: _Keeping
 ) -> AsyncIterator[int]:
     """The steps of a kind that removes rows: how many went with each, until none is left."""
     if kind == "spaces":
         yield 0 if index is None else await index.collect()
         return
-    if kind == "history" and deliveries is not None:
+    if kind == "history" and debts is not None:
         # What keeps the journal from being read is told by delivery, and the primary has other things to drop.
         with contextlib.suppress(JournalError):
             rows = STEP_ROWS
             while rows >= STEP_ROWS:
-                rows = await deliveries.trim(keeping.feed_before, limit=STEP_ROWS)
+                rows = await debts.trim(keeping.feed_before, limit=STEP_ROWS)
                 yield rows
     for member in (chain.primary, *chain.replicas):
         try:

@@ -56,7 +56,7 @@ from memspine.telemetry import AccessCounts
 from memspine.text import TokenCounter
 
 if TYPE_CHECKING:
-    from memspine.replication import Deliveries
+    from memspine.delivery import Debts
 
 # For each memory of a block so many are recalled, so that smaller ones can take the place of what does not fit.
 _SPARE = 4
@@ -121,7 +121,7 @@ class Running:
             left=left,
             spools=spools,
         )
-        self.deliveries = None if journal is None else _deliveries(self.chain, journal)
+        self.debts = None if journal is None else _debts(self.chain, journal)
         self.index, self.why_no_vectors = self._make_index()
         self.reranking = self._make_reranking()
         self.retrieval = Retrieval(
@@ -143,9 +143,9 @@ class Running:
             kinds = [kind for kind in KINDS if kind not in ("deliver", "embed")]
             maintain = functools.partial(self._maintain_round, kinds, seconds=settings.interval_seconds)
             self._background.append(asyncio.create_task(self._repeat(maintain, settings.interval_seconds)))
-        if settings.enabled and self.deliveries is not None:
-            self._background.append(asyncio.create_task(self._keep_delivered(self.deliveries)))
-        if len(self.chain.members) > 1 or self.deliveries is not None:
+        if settings.enabled and self.debts is not None:
+            self._background.append(asyncio.create_task(self._keep_delivered(self.debts)))
+        if len(self.chain.members) > 1 or self.debts is not None:
             self._background.append(asyncio.create_task(self._keep_probed()))
         if settings.enabled and self.index is not None:
             self._indexing = asyncio.create_task(self._keep_indexed(self.index))
@@ -235,7 +235,7 @@ class Running:
         return await run_maintenance(
             self.chain,
             index=self.index,
-            deliveries=self.deliveries,
+            debts=self.debts,
             now=times.now(),
             history_days=memory.history_days,
             feed_days=memory.feed_days,
@@ -344,10 +344,10 @@ class Running:
             await asyncio.sleep(GATHERING_SECONDS)  # what is written in one go is embedded in one go
             self._has_changes.clear()
 
-    async def _keep_delivered(self, deliveries: Deliveries) -> None:
+    async def _keep_delivered(self, debts: Debts) -> None:
         """Deliver what this process wrote at once, and what others did or what failed before every few seconds."""
         while True:
-            done = await self._noting("delivery", deliveries.run(seconds=None))
+            done = await self._noting("delivery", debts.run(seconds=None))
             if done is not None and done.troubles:
                 self._troubles["delivery"] = "; ".join(done.troubles)
             with contextlib.suppress(TimeoutError):
@@ -444,11 +444,11 @@ class Running:
         )
 
 
-def _deliveries(chain: Chain, journal: Journal) -> Deliveries:
+def _debts(chain: Chain, journal: Journal) -> Debts:
     # Imported here: most chains have nothing to deliver.
-    from memspine.replication import Deliveries
+    from memspine.delivery import Debts
 
-    return Deliveries(chain, journal)
+    return Debts(chain, journal)
 
 
 async def _result(task: asyncio.Task[None]) -> None:

@@ -8,9 +8,9 @@ from functools import partial
 
 from memspine.chain import Chain, Member
 from memspine.conformance.reference.backend import ReferenceBackend
+from memspine.delivery import Debts
 from memspine.errors import BackendUnavailable
 from memspine.journal import Journal, Whose, replicas
-from memspine.replication import Deliveries
 
 OUTAGES = ("up", "refused", "lost", "broken")
 
@@ -63,7 +63,7 @@ class World:
             for one in (self.primary, *self.replicas, *self.fallbacks)
         ]
         self.chain = Chain(members, deadline_seconds=self.deadline_seconds, journal=self.journal, spools=self.spools)
-        self.deliveries = Deliveries(self.chain, self.journal)
+        self.deliveries = Debts(self.chain, self.journal)
 
     @property
     def stores(self):

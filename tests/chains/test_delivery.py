@@ -12,10 +12,10 @@ from memspine import times
 from memspine.config import config_from_mapping
 from memspine.conformance.clauses import clause
 from memspine.contracts import Capability
+from memspine.copying import opened_backends
+from memspine.copying.copy import Copy
 from memspine.errors import BackendUnavailable, CapabilityError, InvalidMemoryError
 from memspine.model import MemoryChanges, MemoryFilter, NewMemory, Scope
-from memspine.replication import opened_backends
-from memspine.replication.copying import Copy
 
 from .worlds import ALL, ME, PLAIN, Killed
 

@@ -19,9 +19,9 @@ import pytest
 from memspine import times
 from memspine.cli.codes import Exit
 from memspine.config import load_config
+from memspine.copying import opened_backends
 from memspine.model import MemoryChanges, MemoryFilter, NewMemory, Scope
 from memspine.plugins import Plugins
-from memspine.replication import opened_backends
 
 SERVER = Path(__file__).parents[2] / "plugins" / "http" / "tests" / "server.py"
 START = datetime(2026, 1, 1, tzinfo=UTC)

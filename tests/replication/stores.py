@@ -9,9 +9,9 @@ from memspine import times
 from memspine.chain import Chain, Member
 from memspine.conformance.reference.backend import ReferenceBackend
 from memspine.contracts import Capability
+from memspine.copying.copy import Copy
 from memspine.errors import BackendUnavailable
 from memspine.model import Health, Memory, MemoryFilter, MemoryRef, NewMemory, Scope, Written
-from memspine.replication.copying import Copy
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EVERYONE = Scope.everyone()

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memspine.contracts import Capability
+from memspine.copying import calls, verify
 from memspine.model import MemoryChanges, MemoryRef, NewMemory, Scope
-from memspine.replication import calls, verify
 
 from .stores import PLAIN, START, add, copied, held, place, store
 

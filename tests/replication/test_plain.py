@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memspine.copying import whole
+from memspine.copying.idmap import IdMap
 from memspine.errors import BackendUnavailable, InvalidMemoryError
 from memspine.model import MemoryChanges, MemoryRef, Scope
-from memspine.replication import whole
-from memspine.replication.idmap import IdMap
 
 from .stores import PLAIN, START, Minting, Picky, add, copied, held, store, texts
 

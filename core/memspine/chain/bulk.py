@@ -50,7 +50,7 @@ async def delete_many(chain: Chain, filter: MemoryFilter, *, scope: Scope, now: 
 
 async def purge(chain: Chain, ids: Sequence[str] | None, *, scope: Scope, now: datetime) -> Answer[PurgeReceipt]:
     """Purge memories (None: all of the owner) in the primary. That replicas and the journal have to follow is noted
-    before, and stays noted until `memspine.replication` has seen to it. Raises CapabilityError, BackendUnavailable,
+    before, and stays noted until `memspine.delivery` has seen to it. Raises CapabilityError, BackendUnavailable,
     JournalError."""
     owner = scope.require_owner("purge")
     if chain.spool is not None:  # what waits and is done after the purge would bring it back

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from memspine.cli.codes import InputError
+from memspine.copying.idmap import IdMap
 from memspine.model import MemoryRef
-from memspine.replication.idmap import IdMap
 
 EXPECTED: Final = "a file that `memspine copy --id-map` has written, or a new one"
 

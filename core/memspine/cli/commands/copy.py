@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import argparse
 
     from memspine.cli.output import Output
-    from memspine.replication.idmap import IdMap
-    from memspine.replication.reports import CopyReport
+    from memspine.copying.idmap import IdMap
+    from memspine.copying.reports import CopyReport
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,9 +40,9 @@ def run(options: argparse.Namespace, out: Output) -> int:
     import asyncio
 
     from memspine.cli.values import past
+    from memspine.copying import opened_backends
+    from memspine.copying.copy import Copy
     from memspine.plugins import Plugins
-    from memspine.replication import opened_backends
-    from memspine.replication.copying import Copy
 
     config = load(options, out, Plugins())
     since = past(options.since, field="--since")
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
 
 def _ids(options: argparse.Namespace) -> IdMap:
-    from memspine.replication.idmap import IdMap
+    from memspine.copying.idmap import IdMap
 
     if options.id_map is None:
         return IdMap()

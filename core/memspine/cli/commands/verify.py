@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import argparse
 
     from memspine.cli.output import Output
-    from memspine.replication import VerifyReport
+    from memspine.copying import VerifyReport
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +33,8 @@ def run(options: argparse.Namespace, out: Output) -> int:
     """Compare."""
     import asyncio
 
+    from memspine.copying import opened_backends, verify
     from memspine.plugins import Plugins
-    from memspine.replication import opened_backends, verify
 
     config = load(options, out, Plugins())
 

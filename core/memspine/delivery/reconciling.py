@@ -11,12 +11,12 @@ from memspine import times
 from memspine.chain import Chain, Member, Touched
 from memspine.chain.members import tombstones
 from memspine.contracts import Capability, MemoryBackend
+from memspine.copying.calls import PAGE_ROWS
+from memspine.copying.verifying import compared
+from memspine.delivery.replica import ReplicaDelivery
 from memspine.errors import NotFoundError
 from memspine.journal import Journal, entries, intents, replicas
 from memspine.model import Memory, MemoryChanges, MemoryRef, NewMemory, Scope, Tombstone
-from memspine.replication.calls import PAGE_ROWS
-from memspine.replication.delivery import Delivery
-from memspine.replication.verifying import compared
 from memspine.status import ReconcileReport
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ ONLY_THERE = "it is in the replica alone, and nothing says that the primary has 
 class Reconciling:
     """Compares a chain's primary with one of its replicas, and settles what differs."""
 
-    def __init__(self, chain: Chain, journal: Journal, replica: Member, delivery: Delivery) -> None:
+    def __init__(self, chain: Chain, journal: Journal, replica: Member, delivery: ReplicaDelivery) -> None:
         self._chain = chain
         self._journal = journal
         self._replica = replica

@@ -10,10 +10,10 @@ import attrs
 
 from memspine.chain import Chain
 from memspine.contracts import Capability
+from memspine.copying.calls import held, put, ref_of, states, tombstones
+from memspine.copying.reports import Tally, Traits
 from memspine.errors import MemspineError
 from memspine.model import Memory, MemoryRef, PutOutcome, Tombstone
-from memspine.replication.calls import held, put, ref_of, states, tombstones
-from memspine.replication.reports import Tally, Traits
 
 BATCH_RECORDS_MAX: Final = 500
 BATCH_CHARACTERS_MAX: Final = 1_000_000

@@ -18,14 +18,14 @@ from memspine import times
 from memspine.chain import Chain, Member
 from memspine.chain.members import bulk_seconds, tombstones
 from memspine.contracts import Capability, MemoryBackend
+from memspine.copying.calls import by_owner
+from memspine.delivery.giving import Giving
+from memspine.delivery.planning import expected_state, plan
+from memspine.delivery.sources import Page, PrimaryReader
 from memspine.errors import BackendUnavailable, CapabilityError, CursorError, MemspineError
 from memspine.journal import Journal, entries, replicas
 from memspine.journal.replicas import ReplicaPosition
 from memspine.model import Memory, MemoryRef, Scope, Tombstone
-from memspine.replication.calls import by_owner
-from memspine.replication.giving import Giving
-from memspine.replication.planning import expected_state, plan
-from memspine.replication.sources import Page, PrimaryReader
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -36,7 +36,7 @@ DUE_ROWS: Final = 100
 
 
 @attrs.frozen(kw_only=True)
-class Delivered:
+class ReplicaReport:
     """What delivering to a replica came to: records given, whether it has everything, and what is in the way."""
 
     records: int = 0
@@ -44,12 +44,12 @@ class Delivered:
     troubles: tuple[str, ...] = ()
 
 
-def delivering(journal: Journal, replica: str) -> AbstractAsyncContextManager[bool]:
+def replica_held(journal: Journal, replica: str) -> AbstractAsyncContextManager[bool]:
     """Keep others from delivering to a replica while inside; False where somebody is at it."""
     return journal.held(f"deliver-{replica}")
 
 
-class Delivery:
+class ReplicaDelivery:
     """Delivery of a chain to one of its replicas."""
 
     def __init__(self, chain: Chain, journal: Journal, replica: Member) -> None:
@@ -59,23 +59,23 @@ class Delivery:
         self._reader = PrimaryReader(chain, journal)
         self._giving = Giving(replica, seconds=chain.deadline_seconds)
 
-    async def run(self, *, seconds: float | None) -> Delivered:
+    async def run(self, *, seconds: float | None) -> ReplicaReport:
         """Deliver for so many seconds (None: to the end). A replica that failed lately is left alone until its turn.
 
         Raises JournalError, and BackendUnavailable of the primary.
         """
-        async with delivering(self._journal, self._replica.name) as is_ours:
+        async with replica_held(self._journal, self._replica.name) as is_ours:
             if not is_ours:
-                return Delivered(complete=False)  # another process is at it
+                return ReplicaReport(complete=False)  # another process is at it
             ends_at = None if seconds is None else time.monotonic() + seconds
             position, troubles = await self._position()
             done = await self._run(position, ends_at)
             return attrs.evolve(done, troubles=(*troubles, *done.troubles))
 
-    async def _run(self, position: ReplicaPosition, ends_at: float | None) -> Delivered:
+    async def _run(self, position: ReplicaPosition, ends_at: float | None) -> ReplicaReport:
         records = 0
         if entries.is_put_off(position.next_attempt_at, _now()):
-            return Delivered(complete=False, troubles=(f"{self._replica.name}: {position.error}",))
+            return ReplicaReport(complete=False, troubles=(f"{self._replica.name}: {position.error}",))
         try:
             await self._check()
             await self._purge()
@@ -89,14 +89,14 @@ class Delivery:
                 records += await self._give(page)
                 position = page.position or position
                 if not page.more:
-                    return Delivered(records=records)
+                    return ReplicaReport(records=records)
                 if ends_at is not None and time.monotonic() >= ends_at:
-                    return Delivered(records=records, complete=False)
+                    return ReplicaReport(records=records, complete=False)
         except _ReplicaDown as error:
             await self._journal.write(partial(replicas.fail, replica=self._replica.name, error=str(error), now=_now()))
-            return Delivered(records=records, complete=False, troubles=(f"{self._replica.name}: {error}",))
+            return ReplicaReport(records=records, complete=False, troubles=(f"{self._replica.name}: {error}",))
         reason = "was left behind by the primary's feed; run `memspine reconcile`"
-        return Delivered(records=records, complete=False, troubles=(f"{self._replica.name}: {reason}",))
+        return ReplicaReport(records=records, complete=False, troubles=(f"{self._replica.name}: {reason}",))
 
     async def finish(self) -> int:
         """Deliver everything that the replica can be given now; returns how many records were."""

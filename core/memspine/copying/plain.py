@@ -17,12 +17,12 @@ import attrs
 
 from memspine import times
 from memspine.chain import Chain
+from memspine.copying.calls import create, held, listed, ref_of
+from memspine.copying.idmap import IdMap
+from memspine.copying.reports import Tally
+from memspine.copying.whole import refuse, require_working
 from memspine.errors import BackendUnavailable, MemspineError
 from memspine.model import LIMIT_MAX, Memory, MemoryRef, NewMemory, Scope, Tombstone, Written, canonical_json
-from memspine.replication.calls import create, held, listed, ref_of
-from memspine.replication.idmap import IdMap
-from memspine.replication.reports import Tally
-from memspine.replication.whole import refuse, require_working
 
 _DIGEST_BYTES: Final = 16
 

@@ -15,13 +15,13 @@ import attrs
 from memspine import times
 from memspine.chain import Chain
 from memspine.contracts import Capability, MemoryBackend
+from memspine.copying.calls import changed, held, listed, ref_of, tombstones
+from memspine.copying.idmap import IdMap
+from memspine.copying.plain import PlainWriter
+from memspine.copying.reports import CopyReport, Tally, Traits, losses
+from memspine.copying.whole import WholeWriter
 from memspine.errors import CursorError, InvalidMemoryError
 from memspine.model import Change, Memory, MemoryRef, Scope, Tombstone
-from memspine.replication.calls import changed, held, listed, ref_of, tombstones
-from memspine.replication.idmap import IdMap
-from memspine.replication.plain import PlainWriter
-from memspine.replication.reports import CopyReport, Tally, Traits, losses
-from memspine.replication.whole import WholeWriter
 
 
 @attrs.frozen(kw_only=True)

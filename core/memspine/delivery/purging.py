@@ -13,11 +13,11 @@ from memspine import times
 from memspine.chain import Chain, Member
 from memspine.chain.bulk import PURGE
 from memspine.chain.notes import forgotten_times
+from memspine.copying.calls import held
+from memspine.delivery.giving import Giving
 from memspine.errors import BackendUnavailable, MemspineError
 from memspine.journal import Journal, entries, intents, replicas
 from memspine.model import MemoryFilter, MemoryRef, PurgedPlace, Scope
-from memspine.replication.calls import held
-from memspine.replication.giving import Giving
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

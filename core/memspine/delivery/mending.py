@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from functools import partial
 
 from memspine.chain.spool import WORK
+from memspine.delivery.debts import Debts
 from memspine.errors import JournalError, NotFoundError
 from memspine.journal import Journal, entries, replicas
 from memspine.journal.whose import owner
-from memspine.replication.deliveries import Deliveries
 from memspine.status import Adoption
 
 
-async def retry(journal: Journal, deliveries: Deliveries, numbers: Sequence[int] | None) -> int:
+async def retry(journal: Journal, debts: Debts, numbers: Sequence[int] | None) -> int:
     """Try entries now (None: all that are not in conflict); returns how many of them are gone. Raises NotFoundError for
     an unknown number, JournalError."""
     if numbers is not None:
         await _check(journal, numbers)
     revived = await journal.write(partial(entries.revive, numbers=numbers))
     await journal.write(replicas.hurry)
-    await deliveries.run(seconds=None)
+    await debts.run(seconds=None)
     left = await journal.read(partial(entries.known, numbers=revived))
     return len(revived) - sum(state != "renamed" for state in left.values())
 

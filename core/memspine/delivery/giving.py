@@ -11,9 +11,9 @@ import attrs
 from memspine import times
 from memspine.chain import Member
 from memspine.chain.members import bulk_seconds
+from memspine.delivery.planning import Record
 from memspine.errors import BackendUnavailable, CapabilityError, ClosedError, MemspineError
 from memspine.model import Memory, MemoryRef, PurgeReceipt, PutOutcome, Scope, Tombstone
-from memspine.replication.planning import Record
 
 FAILURES_MAX: Final = 3
 """So many single memories that fail in a row, and none that arrives, are no fault of theirs."""

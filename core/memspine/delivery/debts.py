@@ -15,18 +15,18 @@ import attrs
 from memspine import times
 from memspine.chain import Chain, Member
 from memspine.chain.spool import Drained
+from memspine.delivery.purging import Purging
+from memspine.delivery.replica import ReplicaDelivery, ReplicaReport, replica_held
 from memspine.errors import BackendUnavailable, LoopError
 from memspine.journal import Journal, intents, replicas
 from memspine.model import PurgedPlace
-from memspine.replication.delivery import Delivered, Delivery, delivering
-from memspine.replication.purging import Purging
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
 @attrs.frozen(kw_only=True)
-class Delivering:
+class DebtsReport:
     """What a round came to: writes executed on the primary, records given to replicas, whether nothing is owed any
     more, and what is in the way."""
 
@@ -36,7 +36,7 @@ class Delivering:
     troubles: tuple[str, ...] = ()
 
 
-class Deliveries:
+class Debts:
     """Works off what a chain owes."""
 
     def __init__(self, chain: Chain, journal: Journal) -> None:
@@ -44,11 +44,11 @@ class Deliveries:
         self._journal = journal
         self._purging = Purging(chain, journal)
 
-    def delivery(self, replica: Member) -> Delivery:
+    def delivery(self, replica: Member) -> ReplicaDelivery:
         """The delivery to a replica of the chain."""
-        return Delivery(self._chain, self._journal, replica)
+        return ReplicaDelivery(self._chain, self._journal, replica)
 
-    async def run(self, *, seconds: float | None) -> Delivering:
+    async def run(self, *, seconds: float | None) -> DebtsReport:
         """Execute what waits for the primary, then deliver to every replica, within so many seconds (None: to the end).
         What a store cannot take is told as a trouble. Raises JournalError."""
         ends_at = None if seconds is None else time.monotonic() + seconds
@@ -63,7 +63,7 @@ class Deliveries:
         left = None if ends_at is None else max(ends_at - time.monotonic(), 0.0)
         rounds = await asyncio.gather(*(self._to(member, seconds=left) for member in self._chain.replicas))
         await self._trim()
-        return Delivering(
+        return DebtsReport(
             executed=drained.executed,
             delivered=sum(one.records for one in rounds),
             complete=drained.complete and all(one.complete for one in rounds),
@@ -75,11 +75,11 @@ class Deliveries:
         erased before anything else reaches it. Raises JournalError."""
         return await self._purging.purge(ids, owner=owner)
 
-    async def _to(self, replica: Member, *, seconds: float | None) -> Delivered:
+    async def _to(self, replica: Member, *, seconds: float | None) -> ReplicaReport:
         try:
             return await self.delivery(replica).run(seconds=seconds)
         except (BackendUnavailable, LoopError) as error:
-            return Delivered(complete=False, troubles=(str(error),))
+            return ReplicaReport(complete=False, troubles=(str(error),))
 
     async def trim(self, before: datetime, *, limit: int) -> int:
         """Drop so many changes from before a time, oldest first, from the outbox; returns how many. Replicas that have
@@ -91,7 +91,7 @@ class Deliveries:
         places = await self._journal.read(replicas.outbox_places)
         async with contextlib.AsyncExitStack() as stack:
             for name in (name for name, number in places.items() if number < end):
-                if not await stack.enter_async_context(delivering(self._journal, name)):
+                if not await stack.enter_async_context(replica_held(self._journal, name)):
                     return 0  # it is just reading
             return await self._journal.write(partial(_trimmed, before=moment, limit=limit))
 

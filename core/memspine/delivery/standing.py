@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from memspine import times
 from memspine.chain import Chain
+from memspine.delivery.sources import PrimaryReader
 from memspine.errors import CursorError, JournalError, MemspineError
 from memspine.journal import entries, replicas
 from memspine.journal.replicas import ReplicaPosition
-from memspine.replication.sources import PrimaryReader
 from memspine.status import BackendStatus, ChainStatus, JournalStatus, ReplicaStatus, Role, Stage
 
 Counted = Mapping[tuple[str, str, str], int]

@@ -15,8 +15,8 @@ import attrs
 
 from memspine.chain import Chain
 from memspine.contracts import Capability
+from memspine.copying.calls import held, listed
 from memspine.model import Memory, MemoryRef, Scope
-from memspine.replication.calls import held, listed
 
 LISTED_MAX: Final = 100
 

@@ -10,13 +10,13 @@ import attrs
 from memspine import times
 from memspine.chain import Chain
 from memspine.contracts import Capability
+from memspine.copying.calls import PAGE_ROWS, changed, held, listed, ref_of, states, tombstones
+from memspine.delivery.planning import Source
 from memspine.errors import CursorError
 from memspine.indexing.reading import feed_end
 from memspine.journal import Journal, intents
 from memspine.journal.replicas import ReplicaPosition
 from memspine.model import Change, Memory, MemoryRef, Scope, Tombstone
-from memspine.replication.calls import PAGE_ROWS, changed, held, listed, ref_of, states, tombstones
-from memspine.replication.planning import Source
 
 
 @attrs.frozen(kw_only=True)
