@@ -8,11 +8,10 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from memspine import times
 from memspine.chain.answers import Answer
 from memspine.chain.notes import Touched
 from memspine.errors import BackendUnavailable, MemspineError
-from memspine.journal import Journal, intents
+from memspine.journal import Journal, intents, now_milliseconds
 from memspine.model import LIMIT_MAX, MemoryFilter, PurgeReceipt, Scope
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ async def _purging(journal: Journal | None, owner: str, ids: Sequence[str]) -> A
         yield
         return
     async with journal.held(PURGE):
-        at = times.to_milliseconds(times.now())
+        at = now_milliseconds()
         await journal.write(partial(intents.begin_purging, owner=owner, ids=ids, now=at))
         try:
             yield

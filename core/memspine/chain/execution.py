@@ -15,7 +15,7 @@ from memspine.chain.operations import Create, Outcome, Write, rebased
 from memspine.chain.rounds import Round, memory_of
 from memspine.contracts import Capability
 from memspine.errors import BackendUnavailable, JournalError, LoopError, MemspineError
-from memspine.journal import Journal, entries, intents, replicas
+from memspine.journal import Journal, entries, intents, now_milliseconds, replicas
 from memspine.journal.entries import Waiting
 from memspine.model import Memory, MemoryFilter, MemoryRef, PutOutcome, Scope, Tombstone, Written
 
@@ -94,7 +94,7 @@ class Execution:
 
     async def _run_unit(self, run: Sequence[Waiting], round: Round) -> None:
         """All of them or, when one is refused, none."""
-        writes = [write for entry in run if isinstance(write := round.writes[entry.number], Create)]
+        writes = round.creates(run)
         scope, ids = Scope.of_owner(writes[0].owner), [write.id for write in writes]
         memories, now = [write.memory for write in writes], writes[0].now
         round.tried |= {entry.number for entry in run}
@@ -105,17 +105,8 @@ class Execution:
                 seconds=bulk_seconds(self._seconds, len(ids)),
                 write_ids=ids,
             )
-        except BackendUnavailable as error:
-            if await self._is_down():
-                round.stop(error)
-                return
-            for entry in run:
-                round.fail(entry, error)
-        except LoopError as error:
-            round.stop(error)
         except MemspineError as error:
-            for entry in run:
-                round.refuse(entry, error)
+            await self._failed(run, error, round)
         else:
             for entry, one in zip(run, written, strict=True):
                 await self._done(entry, one, round)
@@ -123,7 +114,7 @@ class Execution:
     async def _put_new(self, run: Sequence[Waiting], round: Round) -> None:
         """New memories in one step, each with its own time, where the primary takes whole records. What finds something
         in its place is left, to be done as it was asked for."""
-        records = [attrs.evolve(_made(round.writes[entry.number]), revision=1) for entry in run]
+        records = [attrs.evolve(write.applied(None), revision=1) for write in round.creates(run)]
         scope, ids = Scope.of_owner(run[0].owner), [record.id for record in records]
         try:
             if Capability.PUT not in (await self._primary.opened()).capabilities:
@@ -155,17 +146,23 @@ class Execution:
                 write.name, write.run, seconds=self._seconds, write_ids=[write.id]
             )
             await self._done(entry, outcome, round)
-        except BackendUnavailable as error:
-            if await self._is_down():
-                round.stop(error)
-            else:  # this write is what it cannot bear
-                round.fail(entry, error)
-        except LoopError as error:  # which says nothing about this write
-            round.stop(error)
         except JournalError:
             raise
         except MemspineError as error:
-            round.refuse(entry, error)
+            await self._failed([entry], error, round)
+
+    async def _failed(self, run: Sequence[Waiting], error: MemspineError, round: Round) -> None:
+        """Tell a primary that is down, which says nothing about these writes, from one that cannot bear them, or
+        refuses them."""
+        is_outage = isinstance(error, BackendUnavailable)
+        if isinstance(error, LoopError) or (is_outage and await self._is_down()):
+            round.stop(error)
+            return
+        for entry in run:
+            if is_outage:
+                round.fail(entry, error)
+            else:
+                round.refuse(entry, error)
 
     async def _done(self, entry: Waiting, outcome: Outcome, round: Round) -> None:
         """Take a result. A memory that came to another id than the one that was acknowledged is noted at once: what is
@@ -249,7 +246,7 @@ class Execution:
 
     def _note(self, connection: Connection, *, batch: Sequence[Waiting], round: Round, has_feed: bool) -> None:
         """All that became of the batch, in one transaction."""
-        now = times.to_milliseconds(times.now())
+        now = now_milliseconds()
         first = next((entry for entry in batch if entry.number not in round.results), None)
         if round.is_down and first is not None:
             entries.note_outage(connection, first.number, round.outage)
@@ -274,7 +271,7 @@ class Execution:
         reason = f"done: it is memory {became.id!r}, " + (
             "which had its key" if is_keyed else "as the primary names it"
         )
-        now = times.to_milliseconds(times.now())
+        now = now_milliseconds()
         entries.rename(connection, entry, write.id, became.id, reason=reason, now=now)
         ref = MemoryRef(entry.owner, became.id)
         _rebase(connection, ref, entry.number, became.revision)
@@ -284,7 +281,7 @@ class Execution:
         self, connection: Connection, ref: MemoryRef, result: Outcome | Exception | None, *, has_feed: bool
     ) -> None:
         """What others have to know of a change that the primary has made."""
-        now = times.to_milliseconds(times.now())
+        now = now_milliseconds()
         if isinstance(result, Tombstone):
             revision = result.revision or None if has_feed else None
             intents.settle_deleted(connection, ref.owner, {ref.id: revision}, now)
@@ -300,9 +297,3 @@ def _rebase(connection: Connection, ref: MemoryRef, number: int, revision: int) 
     follower = entries.next_of(connection, ref.owner, ref.id, number)
     if follower is not None and (body := rebased(follower, revision)) is not None:
         entries.change(connection, follower.number, body)
-
-
-def _made(write: Write) -> Memory:
-    memory = write.applied(None)
-    assert memory is not None  # noqa: S101 - what is new is a create
-    return memory

@@ -14,7 +14,7 @@ from memspine import times
 from memspine.chain.members import Member, bulk_seconds
 from memspine.contracts import Capability
 from memspine.errors import BackendUnavailable, JournalError, MemspineError
-from memspine.journal import Journal, intents, replicas
+from memspine.journal import Journal, intents, now_milliseconds, replicas
 from memspine.model import Scope, Tombstone
 
 if TYPE_CHECKING:
@@ -109,7 +109,9 @@ class Notes:
         try:
             if not has_feed and await self._is_followed():
                 changed = [(touched.owner, id) for id in (*touched.ids, *noted.others)]
-                await self.journal.write(partial(intents.settle_changed, numbers=(), changed=changed, now=_now()))
+                await self.journal.write(
+                    partial(intents.settle_changed, numbers=(), changed=changed, now=now_milliseconds())
+                )
         except JournalError as error:
             noted.trouble = f"done, but not noted in the journal: {error}"
 
@@ -123,7 +125,9 @@ class Notes:
             return
         has_feed = await self.has_feed()
         if has_forgotten:
-            await self.journal.write(partial(intents.settle_forgotten, before=before, after=after, now=_now()))
+            await self.journal.write(
+                partial(intents.settle_forgotten, before=before, after=after, now=now_milliseconds())
+            )
         by_owner: defaultdict[str, list[str]] = defaultdict(list)
         for owner, id in rows:
             by_owner[owner].append(id)
@@ -173,20 +177,20 @@ class Notes:
 def forgotten_times(deadline_seconds: float) -> tuple[int, int]:
     """Before and after which times (milliseconds) a write was begun whose process died: the later one is still to come,
     and the clock was put back since."""
-    now, patience = _now(), int((deadline_seconds + FORGOTTEN_SECONDS) * 1000)
+    now, patience = now_milliseconds(), int((deadline_seconds + FORGOTTEN_SECONDS) * 1000)
     return now - patience, now + patience
 
 
 def _begin(connection: Connection, *, touched: Touched, in_outbox: bool) -> list[int]:
     if touched.deletes:
-        intents.begin_deleting(connection, touched.owner, touched.ids, _now())
-    return intents.begin_changing(connection, touched.owner, touched.ids, _now()) if in_outbox else []
+        intents.begin_deleting(connection, touched.owner, touched.ids, now_milliseconds())
+    return intents.begin_changing(connection, touched.owner, touched.ids, now_milliseconds()) if in_outbox else []
 
 
 def _withdraw(connection: Connection, *, touched: Touched, numbers: Sequence[int]) -> None:
     if touched.deletes:
         intents.withdraw_deleting(connection, touched.owner, touched.ids)
-    intents.settle_changed(connection, numbers, (), _now())
+    intents.settle_changed(connection, numbers, (), now_milliseconds())
 
 
 def _settled(
@@ -200,11 +204,7 @@ def _settled(
 ) -> None:
     if touched.deletes:
         intents.withdraw_deleting(connection, touched.owner, [id for id in touched.ids if id not in gone])
-        intents.settle_deleted(connection, touched.owner, gone, _now())
+        intents.settle_deleted(connection, touched.owner, gone, now_milliseconds())
     intents.lift(connection, touched.owner, back)
     if in_outbox:
-        intents.settle_changed(connection, numbers, [(touched.owner, id) for id in touched.ids], _now())
-
-
-def _now() -> int:
-    return times.to_milliseconds(times.now())
+        intents.settle_changed(connection, numbers, [(touched.owner, id) for id in touched.ids], now_milliseconds())

@@ -51,7 +51,7 @@ class Create:
         """What the journal keeps, beside owner and id."""
         return {"memory": _fields(attrs.asdict(self.memory, recurse=False))}
 
-    def applied(self, base: Memory | None) -> Memory | None:
+    def applied(self, base: Memory | None) -> Memory:
         """What it makes of a memory; the revision is 0 until the primary has given one."""
         new, old = self.memory, None if base is None or base.is_expired(self.now) else base
         metadata = new.metadata if old is None else merged_metadata(old.metadata, new.metadata)
@@ -72,17 +72,12 @@ class Create:
             last_accessed_at=old.last_accessed_at if old else None,
         )
 
-    @property
-    def dated(self) -> NewMemory:
-        """The new memory with the time of its creation."""
-        return attrs.evolve(self.memory, created_at=self.memory.created_at or self.now)
-
     def found_done(self, memory: Memory | None) -> Written | None:
         """The result, if the primary shows that it was done already."""
-        new = self.dated
+        new = self.memory
         if memory is None or (memory.content, memory.type, memory.key) != (new.content, new.type, new.key):
             return None
-        is_made = memory.revision == 1 and memory.created_at == new.created_at
+        is_made = memory.revision == 1 and memory.created_at == (new.created_at or self.now)
         return Written(memory, created=is_made) if is_made or memory.updated_at == self.now else None
 
 
@@ -114,8 +109,10 @@ class Update:
 
     def applied(self, base: Memory | None) -> Memory | None:
         """What it makes of a memory; None without one."""
-        if base is None:
-            return None
+        return None if base is None else self.changed(base)
+
+    def changed(self, base: Memory) -> Memory:
+        """What it makes of a memory that there is."""
         return attrs.evolve(base, **self.changes.named(), updated_at=self.now, revision=0)
 
     def found_done(self, memory: Memory | None) -> Memory | None:

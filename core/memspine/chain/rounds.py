@@ -49,6 +49,10 @@ class Round:
         """The memory that a write is about, by the id that it has."""
         return MemoryRef(entry.owner, self.writes[entry.number].id)
 
+    def creates(self, run: Sequence[Waiting]) -> list[Create]:
+        """The writes of entries that are all creates."""
+        return [write for entry in run if isinstance(write := self.writes[entry.number], Create)]
+
     def based(self, entry: Waiting) -> Write:
         """The write of an entry, which expects the revision that the one before it has made, if it was based on what
         only waited."""

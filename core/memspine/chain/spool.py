@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from memspine import times
 from memspine.chain.answers import JOURNAL, Answer
 from memspine.chain.execution import Execution
 from memspine.chain.gathering import Gathering
 from memspine.chain.members import Member
 from memspine.chain.operations import WAITED, Create, Delete, Outcome, Update, Write, to_body
 from memspine.errors import BackendUnavailable, ConflictError, NotFoundError
-from memspine.journal import Journal, entries
+from memspine.journal import Journal, entries, now_milliseconds
 from memspine.journal.entries import Waiting
 from memspine.model import Memory, MemoryRef, Scope, Tombstone, Written
 
@@ -77,7 +76,7 @@ class Spool:
         outcomes = [await self._outcome(write) for write in writes]
         kept = [(write.name, write.owner, write.id, to_body(write)) for write in writes]
         is_tried = cause is not None and cause.outcome == "unknown"
-        error, now = "" if cause is None else str(cause), times.to_milliseconds(times.now())
+        error, now = "" if cause is None else str(cause), now_milliseconds()
         append = partial(entries.append, writes=kept, now=now, is_tried=is_tried, is_unit=len(kept) > 1, error=error)
         cause = cause or self._primary.refusal(WORK, "read", "write")
         if cause is not None:
@@ -153,7 +152,7 @@ class Spool:
             if is_down or (ends_at is not None and time.monotonic() >= ends_at):
                 left += len(batch)
                 break
-            now = times.to_milliseconds(times.now())
+            now = now_milliseconds()
             ready: list[Waiting] = []
             for _, entered in itertools.groupby(batch, key=lambda entry: entry.unit):
                 unit = list(entered)
@@ -178,7 +177,7 @@ class Spool:
     async def _outcome(self, write: Write) -> Outcome:
         """What a write that waits is answered with: the memory as it will be, as far as anybody knows it now."""
         if isinstance(write, Create) and not write.memory.key:
-            return Written(_made(write.applied(None)), created=True)
+            return Written(write.applied(None), created=True)
         found = await self._gathering.get_many([write.id], scope=Scope.of_owner(write.owner), now=write.now)
         base = found.memories.get(write.id)
         is_deleted = base is None and write.id in found.pending
@@ -191,8 +190,8 @@ class Spool:
         if isinstance(write, Update):
             # Where nobody can tell what it was, all that is known is what it becomes.
             unknown = Memory(id=write.id, owner=write.owner, content="", created_at=write.now, updated_at=write.now)
-            return _made(write.applied(base or unknown))
-        return Written(_made(write.applied(base)), created=base is None)
+            return write.changed(base or unknown)
+        return Written(write.applied(base), created=base is None)
 
     async def _check_waits(self, write: Update | Delete, base: Memory | None) -> None:
         """Raises ConflictError where nothing waits that a write could go behind."""
@@ -217,8 +216,3 @@ def _provisos(write: Write, outcome: Outcome) -> tuple[str, ...]:
     if not isinstance(write, Create) or not isinstance(outcome, Written) or not (write.memory.key and outcome.created):
         return ()
     return (f"a memory that has the key {write.memory.key!r} already will keep its id",)
-
-
-def _made(memory: Memory | None) -> Memory:
-    assert memory is not None  # noqa: S101 - a create always makes one, and an update of one as well
-    return memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 
@@ -18,22 +18,6 @@ from memspine.model import Memory, MemoryRef, PutOutcome, Tombstone
 BATCH_RECORDS_MAX: Final = 500
 BATCH_CHARACTERS_MAX: Final = 1_000_000
 REFUSED_IN_A_ROW_MAX: Final = 1000
-
-
-class Writer(Protocol):
-    """Writes into the target what it does not have."""
-
-    async def write(self, memories: Sequence[Memory]) -> None:
-        """Write what of these is not there."""
-        ...
-
-    async def bury(self, stones: Sequence[Tombstone]) -> None:
-        """Delete what the source has deleted."""
-        ...
-
-    async def finish(self) -> None:
-        """Called when everything was written once."""
-        ...
 
 
 @attrs.frozen

@@ -9,7 +9,7 @@ from memspine.chain.spool import WORK
 from memspine.delivery.debts import Debts
 from memspine.errors import JournalError, NotFoundError
 from memspine.journal import Journal, entries, replicas
-from memspine.journal.whose import owner
+from memspine.journal.whose import read_whose
 from memspine.status import Adoption
 
 
@@ -37,7 +37,7 @@ async def adopt(journal: Journal, *, dry_run: bool) -> Adoption:
     if not journal.is_there():
         advice = "name the file that is to be adopted in `[journal] path`"
         raise JournalError(str(journal.path), "there is no such file", advice=advice)
-    before = await journal.read(owner, of_anybody=True)
+    before = await journal.read(read_whose, of_anybody=True)
     counts = await journal.read(entries.counts, of_anybody=True)
     is_ours = before == journal.whose
     if not is_ours and not dry_run:

@@ -16,7 +16,7 @@ from memspine.chain.notes import forgotten_times
 from memspine.copying.calls import held
 from memspine.delivery.giving import Giving
 from memspine.errors import BackendUnavailable, MemspineError
-from memspine.journal import Journal, entries, intents, replicas
+from memspine.journal import Journal, entries, intents, now_milliseconds, replicas
 from memspine.model import MemoryFilter, MemoryRef, PurgedPlace, Scope
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _asked(
     """All at once: whoever dies before it leaves what was begun, and after it what every replica has to do."""
     entries.erase(connection, owner, ids, until=until)
     names = list(dict.fromkeys([*named, *replicas.names(connection)]))
-    now = times.to_milliseconds(times.now())
+    now = now_milliseconds()
     for name in names:
         entries.ask_purge(connection, name, owner, ids, now)
     intents.end_purging(connection, owner, ids)

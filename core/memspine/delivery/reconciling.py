@@ -15,7 +15,7 @@ from memspine.copying.calls import PAGE_ROWS
 from memspine.copying.verifying import compared
 from memspine.delivery.replica import ReplicaDelivery
 from memspine.errors import NotFoundError
-from memspine.journal import Journal, entries, intents, replicas
+from memspine.journal import Journal, entries, intents, now_milliseconds, replicas
 from memspine.model import Memory, MemoryChanges, MemoryRef, NewMemory, Scope, Tombstone
 from memspine.status import ReconcileReport
 
@@ -170,5 +170,5 @@ class Reconciling:
 
 
 def _conflict(connection: Connection, *, replica: str, ref: MemoryRef) -> None:
-    now = times.to_milliseconds(times.now())
-    entries.set_aside(connection, replica, ref.owner, ref.id, state="conflict", error=ONLY_THERE, now=now)
+    now = now_milliseconds()
+    entries.set_aside(connection, replica, ref, state="conflict", error=ONLY_THERE, now=now)

@@ -23,7 +23,7 @@ from memspine.delivery.giving import Giving
 from memspine.delivery.planning import expected_state, plan
 from memspine.delivery.sources import Page, PrimaryReader
 from memspine.errors import BackendUnavailable, CapabilityError, CursorError, MemspineError
-from memspine.journal import Journal, entries, replicas
+from memspine.journal import Journal, entries, now_milliseconds, replicas
 from memspine.journal.replicas import ReplicaPosition
 from memspine.model import Memory, MemoryRef, Scope, Tombstone
 
@@ -74,7 +74,7 @@ class ReplicaDelivery:
 
     async def _run(self, position: ReplicaPosition, ends_at: float | None) -> ReplicaReport:
         records = 0
-        if entries.is_put_off(position.next_attempt_at, _now()):
+        if entries.is_put_off(position.next_attempt_at, now_milliseconds()):
             return ReplicaReport(complete=False, troubles=(f"{self._replica.name}: {position.error}",))
         try:
             await self._check()
@@ -93,7 +93,9 @@ class ReplicaDelivery:
                 if ends_at is not None and time.monotonic() >= ends_at:
                     return ReplicaReport(records=records, complete=False)
         except _ReplicaDown as error:
-            await self._journal.write(partial(replicas.fail, replica=self._replica.name, error=str(error), now=_now()))
+            await self._journal.write(
+                partial(replicas.fail, replica=self._replica.name, error=str(error), now=now_milliseconds())
+            )
             return ReplicaReport(records=records, complete=False, troubles=(f"{self._replica.name}: {error}",))
         reason = "was left behind by the primary's feed; run `memspine reconcile`"
         return ReplicaReport(records=records, complete=False, troubles=(f"{self._replica.name}: {reason}",))
@@ -145,25 +147,23 @@ class ReplicaDelivery:
     async def _purge(self) -> None:
         """Erase what was purged while the replica was away, before anything else reaches it."""
         for owner, id in await self._journal.read(partial(entries.purges, replica=self._replica.name)):
+            ids = [id] if id else None
             try:
-                await self._giving.purge(owner, None if not id else [id])
+                await self._giving.purge(owner, ids)
             except CapabilityError as error:
                 name, reason = self._replica.name, str(error)
                 await self._journal.write(partial(entries.give_up_purges, replica=name, error=reason))
                 return
             except MemspineError as error:
                 raise _ReplicaDown(error) from error
-            await self._journal.write(
-                partial(entries.clear, replica=self._replica.name, refs=[(owner, id)], operation="purge")
-            )
+            await self._journal.write(partial(entries.forget_purge, replica=self._replica.name, owner=owner, ids=ids))
 
     async def _again(self, ends_at: float | None) -> int:
         """What was set aside and whose turn has come."""
-        records, name, since = 0, self._replica.name, _now()
+        records, name, since = 0, self._replica.name, now_milliseconds()
         # Each is given once: what is refused again has its next turn later.
         while due := await self._journal.read(partial(entries.due, replica=name, now=since, limit=DUE_ROWS)):
-            refs = dict.fromkeys(MemoryRef(*ref) for ref in due)
-            sources = await self._reader.sources(refs, are_named=True)
+            sources = await self._reader.sources(dict.fromkeys(due), are_named=True)
             records += await self._give(Page(position=None, sources=sources))
             if len(due) < DUE_ROWS or (ends_at is not None and time.monotonic() >= ends_at):
                 break
@@ -216,16 +216,16 @@ class ReplicaDelivery:
         conflicts.update(given.conflicts)
 
         def note(connection: Connection) -> None:
-            name, now = self._replica.name, _now()
+            name, now = self._replica.name, now_milliseconds()
             same = {ref: _state(there[ref]) for ref, one in plans.items() if one.verdict == "same" and ref in there}
             arrived = {ref: expected[ref] for ref in given.arrived}
             replicas.note_sent(connection, name, {**same, **arrived})
             done = [ref for ref in plans if ref in aside and ref not in conflicts and ref not in given.refused]
             entries.clear(connection, name, done)
             for ref, reason in conflicts.items():
-                entries.set_aside(connection, name, ref.owner, ref.id, state="conflict", error=reason, now=now)
+                entries.set_aside(connection, name, ref, state="conflict", error=reason, now=now)
             for ref, reason in given.refused.items():
-                entries.set_aside(connection, name, ref.owner, ref.id, state="pending", error=reason, now=now)
+                entries.set_aside(connection, name, ref, state="pending", error=reason, now=now)
             if page.position is not None:
                 at = page.position
                 replicas.move(connection, name, at.stage, cursor=at.cursor, feed=at.feed)
@@ -274,10 +274,6 @@ class _ReplicaDown(Exception):
 
 def _state(memory: Memory) -> tuple[int, str]:
     return (memory.revision, memory.content_hash)
-
-
-def _now() -> int:
-    return times.to_milliseconds(times.now())
 
 
 async def _memories(backend: MemoryBackend, ids: Sequence[str], *, scope: Scope) -> Mapping[str, Memory]:

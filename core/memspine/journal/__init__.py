@@ -6,6 +6,7 @@ One file of the standard sqlite3 for a chain. `Journal` runs functions of the ot
 from __future__ import annotations
 
 from memspine.journal.file import Journal
+from memspine.journal.schema import now_milliseconds
 from memspine.journal.whose import Whose
 
-__all__ = ["Journal", "Whose"]
+__all__ = ["Journal", "Whose", "now_milliseconds"]

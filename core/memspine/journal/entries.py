@@ -208,20 +208,18 @@ def remove(connection: Connection, numbers: Iterable[int]) -> int:
 # ── memories that a replica does not take ──
 
 
-def set_aside(
-    connection: Connection, replica: str, owner: str, id: str, *, state: EntryState, error: str, now: int
-) -> None:
+def set_aside(connection: Connection, replica: str, ref: MemoryRef, *, state: EntryState, error: str, now: int) -> None:
     """Note that a replica does not take a memory. A pending one is put off, longer each time, and dead in the end."""
     connection.execute(
         "INSERT INTO entries (kind, state, operation, replica, owner, id, body, noted_at, attempts) "
         "VALUES ('delivery', ?, 'put', ?, ?, ?, '', ?, 0) "
         "ON CONFLICT (replica, owner, id, operation) WHERE kind = 'delivery' DO UPDATE SET state = excluded.state",
-        (state, replica, owner, id, now),
+        (state, replica, *ref, now),
     )
     number = connection.execute(
         "UPDATE entries SET error = ?, next_attempt_at = NULL "
         "WHERE kind = 'delivery' AND operation = 'put' AND replica = ? AND owner = ? AND id = ? RETURNING number",
-        (error, replica, owner, id),
+        (error, replica, *ref),
     ).fetchone()[0]
     if state == "pending":
         fail(connection, number, error, now)
@@ -274,14 +272,15 @@ def forget_purge(connection: Connection, replica: str, owner: str, ids: Sequence
     clear(connection, replica, ((owner, id) for id in (("",) if ids is None else ids)), "purge")
 
 
-def due(connection: Connection, replica: str, now: int, limit: int) -> list[tuple[str, str]]:
-    """Owner and id of memories whose turn has come again."""
-    return connection.execute(
+def due(connection: Connection, replica: str, now: int, limit: int) -> list[MemoryRef]:
+    """The memories whose turn has come again."""
+    rows = connection.execute(
         "SELECT owner, id FROM entries "
         "WHERE kind = 'delivery' AND operation = 'put' AND state = 'pending' AND replica = ? "
         "AND NOT coalesce(next_attempt_at, 0) BETWEEN ? AND ? ORDER BY number LIMIT ?",  # see `is_put_off`
         (replica, now + 1, now + PAUSE_MILLISECONDS_MAX, limit),
-    ).fetchall()
+    )
+    return [MemoryRef(owner, id) for owner, id in rows]
 
 
 def clear(

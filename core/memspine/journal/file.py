@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from memspine.errors import JournalError
 from memspine.journal.schema import APPLICATION_ID, STATEMENTS, VERSION
 from memspine.journal.watching import Watch
-from memspine.journal.whose import Whose, note_owner, owner
+from memspine.journal.whose import Whose, note_whose, read_whose
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -76,7 +76,7 @@ class Journal:
 
     async def adopt(self) -> None:
         """Note that the journal, whosever it was, belongs to this chain from now on."""
-        await self._run(lambda: self._write(lambda connection: note_owner(connection, self.whose), of_anybody=True))
+        await self._run(lambda: self._write(lambda connection: note_whose(connection, self.whose), of_anybody=True))
 
     @contextlib.asynccontextmanager
     async def held(self, work: str) -> AsyncIterator[bool]:
@@ -194,7 +194,7 @@ class Journal:
                     raise self._refused("is a database of something else", "name another file in `[journal] path`")
                 for statement in STATEMENTS:
                     connection.execute(statement)
-                note_owner(connection, self.whose)
+                note_whose(connection, self.whose)
                 connection.execute(f"PRAGMA user_version = {VERSION}")
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute("COMMIT")
@@ -206,7 +206,7 @@ class Journal:
         connection.execute("PRAGMA journal_mode = TRUNCATE")
 
     def _require_ours(self, connection: Connection) -> None:
-        found, mine = owner(connection), self.whose
+        found, mine = read_whose(connection), self.whose
         if found != mine:
             reason = f"belongs to the chain of {found.told_from(mine)}, not of {mine.told_from(found)}"
             raise self._refused(reason, ADVICE)

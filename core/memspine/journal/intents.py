@@ -71,7 +71,7 @@ def stones(connection: Connection, refs: Iterable[MemoryRef]) -> dict[MemoryRef,
     for ref in refs:
         row = connection.execute("SELECT revision, is_begun FROM tombstones WHERE owner = ? AND id = ?", ref).fetchone()
         if row is not None:
-            found[ref] = Stone(revision=row[0] or None, is_begun=bool(row[1]))
+            found[ref] = _stone(*row)
     return found
 
 
@@ -80,7 +80,7 @@ def few_stones(connection: Connection) -> dict[MemoryRef, Stone] | None:
     rows = connection.execute("SELECT owner, id, revision, is_begun FROM tombstones LIMIT ?", (FEW + 1,)).fetchall()
     if len(rows) > FEW:
         return None
-    return {MemoryRef(row[0], row[1]): Stone(revision=row[2] or None, is_begun=bool(row[3])) for row in rows}
+    return {MemoryRef(owner, id): _stone(revision, is_begun) for owner, id, revision, is_begun in rows}
 
 
 def begun(connection: Connection, before: int, after: int, limit: int) -> list[tuple[str, str]]:
@@ -202,3 +202,7 @@ def begun_purges(connection: Connection, before: int, after: int) -> list[tuple[
     return connection.execute(
         "SELECT owner, id, begun_at FROM purges WHERE begun_at < ? OR begun_at > ? ORDER BY owner, id", (before, after)
     ).fetchall()
+
+
+def _stone(revision: int | None, is_begun: int) -> Stone:
+    return Stone(revision=revision or None, is_begun=bool(is_begun))

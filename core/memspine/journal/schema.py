@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from memspine import times
+
 APPLICATION_ID: Final = 0x6D736A6C
 VERSION: Final = 1
 
@@ -77,3 +79,8 @@ STATEMENTS: Final = (
         PRIMARY KEY (replica, owner, id)
     ) WITHOUT ROWID""",
 )
+
+
+def now_milliseconds() -> int:
+    """The time now, as a journal keeps it."""
+    return times.to_milliseconds(times.now())

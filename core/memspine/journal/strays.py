@@ -7,7 +7,7 @@ import urllib.parse
 from pathlib import Path
 from typing import Final
 
-from memspine.journal.whose import MARK_LENGTH, Whose, owner
+from memspine.journal.whose import MARK_LENGTH, Whose, read_whose
 from memspine.status import StrayJournal
 
 BUSY_SECONDS: Final = 0.2
@@ -39,7 +39,7 @@ def _stray(file: Path, whose: Whose) -> StrayJournal | None:
         with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as connection:
             if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 return None  # it is only being made
-            other = owner(connection)
+            other = read_whose(connection)
             if other.primary != whose.primary and other.store != whose.store:
                 return None
             writes, deliveries = (connection.execute(count).fetchone()[0] for count in _COUNTS)

@@ -32,13 +32,13 @@ class Whose:
         return f"{self}, store {self.store[:MARK_LENGTH]}" if str(self) == str(other) else str(self)
 
 
-def owner(connection: Connection) -> Whose:
+def read_whose(connection: Connection) -> Whose:
     """Whose the journal is."""
     row = connection.execute("SELECT primary_name, plugin, store, place FROM chain").fetchone()
     return Whose(primary=row[0], plugin=row[1], store=row[2], place=row[3])
 
 
-def note_owner(connection: Connection, whose: Whose) -> None:
+def note_whose(connection: Connection, whose: Whose) -> None:
     """Note whose the journal is from now on."""
     connection.execute("DELETE FROM chain")
     connection.execute("INSERT INTO chain VALUES (?, ?, ?, ?)", (whose.primary, whose.plugin, whose.store, whose.place))
