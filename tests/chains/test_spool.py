@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
 from memspine.conformance.clauses import clause
-from memspine.errors import BackendUnavailable, ConflictError, InvalidMemoryError, JournalError, NotFoundError
+from memspine.errors import (
+    BackendUnavailable,
+    ConflictError,
+    InvalidMemoryError,
+    JournalError,
+    NotFoundError,
+    PluginLoadError,
+)
 from memspine.model import MemoryChanges, MemoryFilter, NewMemory
 
 from .worlds import ALL, ME, PLAIN, Killed
@@ -481,6 +489,52 @@ async def test_an_entry_that_cannot_be_read_holds_nobody_up(spooling, body):
         (entry,) = await memory.journal_entries()
         assert (entry.id, entry.state, "can read" in entry.error) == ("a", "dead", True)
         assert await world.contents("team") == {"a": "one", "b": "three"}
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+@pytest.mark.parametrize("how", [OSError("no such socket"), "hang"], ids=["an error", "hang"])
+@clause("CH-31", "CH-34")
+async def test_a_primary_that_cannot_be_opened_is_down(spooling, how, is_damaged):
+    """A process that cannot open the primary, however that fails, acknowledges writes in time, says what is the matter,
+    and loses none, also behind one that cannot be read."""
+    world = spooling()
+    world["notes"].shut = how
+    async with world.open() as memory, asyncio.timeout(10):
+        assert (await memory.create("first", id="a")).pending
+        if is_damaged:
+            damage = "UPDATE entries SET body = '{'"
+            await memory._running.chain.journal.write(lambda connection: connection.execute(damage))  # noqa: SLF001
+            await memory.maintain(["deliver"])
+        for id in ("b", "c"):
+            assert (await memory.create("next", id=id)).pending
+        report = await memory.maintain(["deliver"])
+        assert any("does not take what waits" in text for text in report.troubles)
+    world["notes"].shut = None
+    async with world.open() as memory:
+        await world.quiet(memory)
+        held = {"b", "c"} if is_damaged else {"a", "b", "c"}
+        assert set(await world.contents("notes")) == set(await world.contents("team")) == held
+
+
+@clause("CH-36")
+async def test_a_primary_that_cannot_be_loaded_refuses_nothing(spooling):
+    """Where the primary's plugin cannot be loaded any more, what was acknowledged waits, and is no dead letter."""
+    world = spooling(replicas=())
+    async with world.open() as memory:
+        world.down("notes")
+        await memory.create("one", id="a")
+    world.up()
+    world["notes"].shut = PluginLoadError(
+        "switched", distribution="switched", step="open", cause="no module named driver", advice="install it"
+    )
+    async with world.open() as memory:
+        report = await memory.maintain(["deliver"])
+        assert any("no module named driver" in text for text in report.troubles)
+        assert [one.state for one in await memory.journal_entries()] == ["pending"]
+    world["notes"].shut = None
+    async with world.open() as memory:
+        await world.quiet(memory)
+        assert await world.contents("notes") == {"a": "one"}
 
 
 @clause("CH-34")

@@ -73,6 +73,7 @@ class Gate:
     def __init__(self, name):
         self.name, self.calls = name, []
         self.fault, self.at, self.lasts = None, 0, True
+        self.shut = None
 
     def plan(self, kind, *, at=0, lasts=True, spared=()):
         """Have the call of this number (from 1) meet a fault, and with `lasts` all that follow."""
@@ -90,7 +91,7 @@ class Gate:
 
 
 class Switched(Gate):
-    """A store behind a gate."""
+    """A store behind a gate. `shut` is what whoever opens it meets: "hang", or an error."""
 
     def __init__(self, store):
         super().__init__(store.name)
@@ -204,7 +205,12 @@ def offered(stores, monkeypatch):
 
     @asynccontextmanager
     async def open(_, context):
-        yield stores[context.name]
+        store = stores[context.name]
+        if store.shut == "hang":
+            await asyncio.sleep(60)
+        if store.shut is not None:
+            raise store.shut
+        yield store
 
     @hookimpl
     def memspine_memory_backends():

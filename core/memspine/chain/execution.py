@@ -50,14 +50,17 @@ class Execution:
         try:
             if refusal is not None and await self._is_down():
                 raise refusal
+            round.capabilities = await self._primary.capabilities(seconds=self._seconds)
             await self._take_done(
                 [entry for entry in batch if entry.is_tried and entry.number not in round.results], round
             )
-        except (BackendUnavailable, LoopError) as error:
+        except JournalError:
+            raise
+        except MemspineError as error:
             round.stop(error)
         else:
             await self._execute(batch, round)
-        await self._journal.write(partial(self._note, batch=batch, round=round, has_feed=await self._has_feed(round)))
+        await self._journal.write(partial(self._note, batch=batch, round=round))
         return Executed(
             results=round.results,
             dead=len(round.refused),
@@ -114,11 +117,11 @@ class Execution:
     async def _put_new(self, run: Sequence[Waiting], round: Round) -> None:
         """New memories in one step, each with its own time, where the primary takes whole records. What finds something
         in its place is left, to be done as it was asked for."""
+        if Capability.PUT not in round.capabilities:
+            return
         records = [attrs.evolve(write.applied(None), revision=1) for write in round.creates(run)]
         scope, ids = Scope.of_owner(run[0].owner), [record.id for record in records]
         try:
-            if Capability.PUT not in (await self._primary.opened()).capabilities:
-                return
             outcomes = await self._primary.call(
                 "put",
                 lambda backend: backend.put(records, scope=scope),
@@ -171,9 +174,8 @@ class Execution:
         write, memory = round.writes[entry.number], memory_of(outcome)
         if memory is None or memory.id == write.id:
             return
-        has_feed = Capability.CHANGES in (await self._primary.opened()).capabilities
         await self._journal.write(
-            partial(self._note_renamed, entry=entry, write=write, became=memory, has_feed=has_feed)
+            partial(self._note_renamed, entry=entry, write=write, became=memory, has_feed=round.has_feed)
         )
         round.rename(entry, memory.id)
 
@@ -239,12 +241,7 @@ class Execution:
         ask = partial(tombstones, ids=ids, scope=Scope.of_owner(owner))
         return await self._primary.call("tombstones", ask, seconds=self._seconds)
 
-    async def _has_feed(self, round: Round) -> bool:
-        if round.is_down and not (round.results.keys() - round.refused.keys()):
-            return True  # nothing was changed
-        return Capability.CHANGES in (await self._primary.opened()).capabilities
-
-    def _note(self, connection: Connection, *, batch: Sequence[Waiting], round: Round, has_feed: bool) -> None:
+    def _note(self, connection: Connection, *, batch: Sequence[Waiting], round: Round) -> None:
         """All that became of the batch, in one transaction."""
         now = now_milliseconds()
         first = next((entry for entry in batch if entry.number not in round.results), None)
@@ -258,7 +255,7 @@ class Execution:
             elif entry.number in round.failed:
                 entries.fail(connection, entry.number, round.failed[entry.number], now)
             elif result is not None and entry.number not in round.renamed:
-                self._note_done(connection, round.ref(entry), result, has_feed=has_feed)
+                self._note_done(connection, round.ref(entry), result, has_feed=round.has_feed)
             elif entry.number in round.begun - round.tried - round.results.keys() and not entry.is_tried:
                 entries.note_tried(connection, [entry.number], is_tried=False)
         for ref, (number, revision) in round.revisions().items():

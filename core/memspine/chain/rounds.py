@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from memspine.chain.operations import WAITED, Create, Delete, Outcome, Write, from_waiting
+from memspine.contracts import Capability
 from memspine.errors import InvalidMemoryError, MemspineError
 from memspine.journal.entries import Waiting
 from memspine.model import Memory, MemoryRef, Written
@@ -15,9 +16,11 @@ from memspine.model import Memory, MemoryRef, Written
 
 @attrs.define
 class Round:
-    """A batch, its writes by number as they are to be done, and what became of each."""
+    """A batch, its writes by number as they are to be done, and what became of each. `capabilities` are the primary's,
+    once it could be asked."""
 
     batch: Sequence[Waiting]
+    capabilities: frozenset[Capability] = frozenset()
     writes: dict[int, Write] = attrs.field(factory=dict)
     begun: set[int] = attrs.field(factory=set)
     results: dict[int, Outcome | Exception] = attrs.field(factory=dict)
@@ -44,6 +47,11 @@ class Round:
             if entry.unit in unreadable:
                 round.refuse(entry, unreadable[entry.unit])
         return round
+
+    @property
+    def has_feed(self) -> bool:
+        """Whether the primary says by itself what changed."""
+        return Capability.CHANGES in self.capabilities
 
     def ref(self, entry: Waiting) -> MemoryRef:
         """The memory that a write is about, by the id that it has."""
