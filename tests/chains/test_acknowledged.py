@@ -288,7 +288,12 @@ async def test_what_follows_another_id_up_to_its_deletion(spooling, primary, is_
         await world.quiet(memory)
         assert await world.contents("notes") == await world.contents("team") == {"mine": "after all"}
         assert [(one.id, one.state) for one in await memory.journal_entries()] == [("mine", "renamed")]
-        world.clock.forward(31 * 86400)
+        world.clock.forward(29 * 86400)
+        await world.quiet(memory)
+        assert [one.id for one in await memory.journal_entries()] == ["mine"]
+        world.clock.forward(2 * 86400)
+        await world.quiet(memory)
+        assert await memory.journal_entries() == ()
         await memory.create("old", id="old", key="k")
         world.down("notes")
         await memory.create("new", id="his", key="k")

@@ -18,7 +18,7 @@ from memspine.chain.spool import Drained
 from memspine.delivery.purging import Purging
 from memspine.delivery.replica import ReplicaDelivery, ReplicaReport, replica_held
 from memspine.errors import BackendUnavailable, LoopError
-from memspine.journal import Journal, intents, replicas
+from memspine.journal import Journal, entries, intents, now_milliseconds, replicas
 from memspine.model import PurgedPlace
 
 if TYPE_CHECKING:
@@ -96,9 +96,10 @@ class Debts:
             return await self._journal.write(partial(_trimmed, before=moment, limit=limit))
 
     async def _trim(self) -> None:
-        """Drop what every replica has from the outbox, those that these settings do not name among them."""
-        if await self._journal.read(_has_read):
-            await self._journal.write(_trim_read)
+        """Drop what every replica has from the outbox, those that these settings do not name among them, and what was
+        told of other ids for long enough."""
+        if await self._journal.read(_has_old):
+            await self._journal.write(_trim_old)
 
 
 def _read_by_all(connection: Connection) -> int:
@@ -107,13 +108,15 @@ def _read_by_all(connection: Connection) -> int:
     return min(places.values()) if places else intents.outbox_end(connection)
 
 
-def _has_read(connection: Connection) -> bool:
+def _has_old(connection: Connection) -> bool:
     first = intents.outbox(connection, after=0, limit=1)
-    return bool(first) and first[0][0] <= _read_by_all(connection)
+    has_read = bool(first) and first[0][0] <= _read_by_all(connection)
+    return has_read or entries.has_old_renamed(connection, now_milliseconds())
 
 
-def _trim_read(connection: Connection) -> None:
+def _trim_old(connection: Connection) -> None:
     intents.trim_outbox(connection, _read_by_all(connection))
+    entries.forget_renamed(connection, now_milliseconds())
 
 
 def _trimmed(connection: Connection, *, before: int, limit: int) -> int:

@@ -182,7 +182,22 @@ def rename(connection: Connection, entry: Waiting, id: str, became: str, *, reas
     ).fetchone()[0]
     up_to = "" if last is None else f" AND number <= {int(last)}"
     connection.execute(f"UPDATE entries SET id = ? WHERE {behind}{up_to}", (became, *place))  # noqa: S608
-    connection.execute("DELETE FROM entries WHERE state = 'renamed' AND noted_at < ?", (now - RENAMED_MILLISECONDS,))
+
+
+def has_old_renamed(connection: Connection, now: int) -> bool:
+    """Whether there is anything for `forget_renamed`."""
+    found = connection.execute(
+        "SELECT 1 FROM entries WHERE kind = 'write' AND state = 'renamed' AND noted_at < ? LIMIT 1",
+        (now - RENAMED_MILLISECONDS,),
+    )
+    return found.fetchone() is not None
+
+
+def forget_renamed(connection: Connection, now: int) -> None:
+    """Drop what was told for long enough."""
+    connection.execute(
+        "DELETE FROM entries WHERE kind = 'write' AND state = 'renamed' AND noted_at < ?", (now - RENAMED_MILLISECONDS,)
+    )
 
 
 def next_of(connection: Connection, owner: str, id: str, after: int) -> Waiting | None:
