@@ -88,6 +88,25 @@ def test_a_tombstone_of_the_primary_keeps_fallbacks_from_bringing_a_memory_back(
     asyncio.run(run())
 
 
+def test_a_primary_that_is_asked_alone_has_all_the_time(stores):
+    """Where no fallback is to be asked, none is left time for."""
+
+    async def run():
+        chain = stores("first", "second", "third", deadline_seconds=1.0)
+        await fill(chain["first"], "a")
+        get_many = chain["first"].get_many
+
+        async def slow(ids, **named):
+            await asyncio.sleep(0.5)
+            return await get_many(ids, **named)
+
+        chain["first"].get_many = slow
+        answer = await chain.chain.get_many(["a"], scope=ME, now=NOW, primary_only=True)
+        assert answer.backends == {"a": "first"}
+
+    asyncio.run(run())
+
+
 def test_unreadable_tombstones_count_as_a_failure(stores):
     """When the primary cannot say what was deleted, no fallback is asked, and the answer says why."""
 

@@ -84,7 +84,7 @@ class Gathering:
                 break
             if member is not primary and member.replicates and not found.failures:
                 continue
-            seconds = share_seconds(ends_at, len(self._members) - place)
+            seconds = share_seconds(ends_at, len(members) - place)
             if member is primary:
                 others = any(not one.replicates for one in members[1:])
                 await self._ask_primary(found, seconds=seconds, asks_others=others)
