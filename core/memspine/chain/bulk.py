@@ -73,7 +73,8 @@ async def purge(chain: Chain, ids: Sequence[str] | None, *, scope: Scope, now: d
 
 @asynccontextmanager
 async def _purging(journal: Journal | None, owner: str, ids: Sequence[str]) -> AsyncIterator[None]:
-    """Note a purge before it begins, and take that back where it was not done. Nobody settles it meanwhile."""
+    """Note a purge before it begins, and take that back where it was not done. Nobody settles it meanwhile,
+    unless it began while another purge was under way, which ended first."""
     if journal is None:
         yield
         return

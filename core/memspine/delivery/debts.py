@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class DebtsReport:
-    """What a round came to: writes executed on the primary, records given to replicas, whether nothing is owed any
+    """What working off came to: writes executed on the primary, records given to replicas, whether nothing is owed any
     more, and what is in the way."""
 
     executed: int = 0
@@ -37,7 +37,7 @@ class DebtsReport:
 
 
 class Debts:
-    """Works off what a chain owes."""
+    """What a chain owes: writes to its primary, purges and states to its replicas. Nothing of it is kept here."""
 
     def __init__(self, chain: Chain, journal: Journal) -> None:
         self._chain = chain
