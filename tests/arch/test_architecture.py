@@ -1,6 +1,7 @@
 """The rules of the code base that neither ruff nor mypy nor import-linter knows."""
 
 import ast
+import configparser
 import difflib
 import io
 import math
@@ -10,9 +11,12 @@ import sys
 import tokenize
 import tomllib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_FUNCTION_LINES = 70
@@ -344,16 +348,24 @@ def test_no_test_skips_for_shared_files_by_itself():
     assert not [name for name, text in users.items() if re.search(r"pytest\.skip|skipif|importorskip", text)]
 
 
+def settings_of(folder: Path) -> dict:
+    return tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+
+
 def project(folder: Path) -> dict:
-    return tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return settings_of(folder)["project"]
+
+
+def plugin_folders() -> list[Path]:
+    return sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))
 
 
 def test_every_plugin_is_checked():
     """A plugin is known to import-linter, mypy, the workspace, the extras and requirements-dev.txt."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    settings = settings_of(ROOT)
     requirements = (ROOT / "requirements-dev.txt").read_text(encoding="utf-8").splitlines()
     missing = []
-    for folder in sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml")):
+    for folder in plugin_folders():
         name, version = project(folder)["name"], project(folder)["version"]
         extra, package = name.removeprefix("memspine-"), name.replace("-", "_")
         places = {
@@ -367,6 +379,46 @@ def test_every_plugin_is_checked():
         }
         missing += [f"{name} is missing in {place}" for place, is_there in places.items() if not is_there]
     assert not missing, "\n".join(missing)
+
+
+def oldest_deps() -> list[str]:
+    """What the environment `oldest` of tox.ini installs, a line each."""
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini", encoding="utf-8")
+    return tox["testenv:oldest"]["deps"].split("\n")[1:]
+
+
+def strangers(requirements: list[str]) -> list[Requirement]:
+    """Those that are not distributions of this repository."""
+    found = map(Requirement, requirements)
+    return [requirement for requirement in found if requirement.name.partition("-")[0] != "memspine"]
+
+
+def test_every_dependency_is_tested_at_its_oldest():
+    """The environment `oldest` installs every distribution, with every extra that brings a dependency."""
+    expected = set()
+    for folder in [ROOT, *plugin_folders()]:
+        extras = project(folder).get("optional-dependencies", {})
+        names = ",".join(sorted(name for name, requirements in extras.items() if strangers(requirements)))
+        expected.add(f"-e {relative(folder)}" + (f"[{names}]" if names else ""))
+    assert expected == {line for line in oldest_deps() if line.startswith("-e ")}
+
+
+def test_a_dependency_has_one_lower_bound():
+    """All distributions bound a dependency alike: tested together, they would get the highest of their bounds."""
+    bounds: dict[str, dict[str, str]] = {}
+    named = {"tox.ini": [line for line in oldest_deps() if not line.startswith("-e ")]}
+    for folder in [ROOT, *plugin_folders()]:
+        settings = settings_of(folder)
+        extras, groups = settings["project"].get("optional-dependencies", {}), settings.get("dependency-groups", {})
+        lists = [settings["build-system"]["requires"], settings["project"]["dependencies"]]
+        named[relative(folder)] = list(chain(*lists, *extras.values(), *groups.values()))
+    for place, requirements in named.items():
+        for requirement in strangers(requirements):
+            name = canonicalize_name(requirement.name)
+            bounds.setdefault(name, {}).setdefault(str(requirement.specifier), place)
+    assert bounds
+    assert not {name: places for name, places in bounds.items() if len(places) > 1}
 
 
 def test_ci_runs_what_the_readme_says():

@@ -3,9 +3,11 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import memspine.conformance
 from memspine.conformance.options import NAME_OPTIONS
 
 QUICK = ("--memspine-contract", "backend", "--memspine-crowd", "100")
@@ -95,6 +97,12 @@ def test_a_store_without_capabilities_passes(kit, tmp_path):
     run = kit("--memspine-contract", "vectors", "--memspine-store", "planted", "--memspine-config", file)
     assert run.returncode == 0, run.stdout
     assert "45 clauses proven, 0 failed, 18 not claimed (lexical)" in run.stdout
+
+
+def test_the_kit_has_one_conftest():
+    """No folder of the kit overrides a fixture: before 9.1, pytest gave it to all tests that are not below the root."""
+    kit = Path(memspine.conformance.__file__).parent
+    assert list(kit.rglob("conftest.py")) == [kit / "conftest.py"]
 
 
 def test_without_a_contract_nothing_runs(kit):

@@ -116,6 +116,11 @@ class IndexedOpening(Opening):
         return _opened(self.place)
 
 
+def opening_of(place: Place) -> Opening:
+    """The backend under test, or a backend whose keyword index the vector store under test keeps."""
+    return Opening(place) if place.subject.contract == "backend" else IndexedOpening(place)
+
+
 @asynccontextmanager
 async def _opened(place: Place) -> AsyncIterator[IndexedBackend]:
     async with place.open() as store:

@@ -6,13 +6,21 @@ import pytest
 
 from memspine.conformance.backend.tools import add, pages
 from memspine.conformance.clauses import clause
+from memspine.conformance.lexical.indexed import opening_of
 from memspine.conformance.lexical.tools import FILTERS, QUESTIONS, SCOPES, ask, fill, in_order, rounded
 from memspine.conformance.reference.keywords import terms_of
 from memspine.conformance.samples import ALICE, ALL, at
+from memspine.conformance.subject import Opening, Place
 from memspine.contracts import MemoryBackend
 from memspine.model import KeywordStatistics, MemoryChanges, NewMemory, Scope
 from memspine.ranking import length_code
 from memspine.text import query_terms
+
+
+@pytest.fixture
+def store(place: Place) -> Opening:
+    """What keeps the keyword index, as a backend."""
+    return opening_of(place)
 
 
 @clause("MB-120", "VS-120")

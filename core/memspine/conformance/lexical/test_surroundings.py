@@ -9,9 +9,11 @@ import pytest
 
 from memspine.conformance.backend.tools import add, pages
 from memspine.conformance.clauses import clause
+from memspine.conformance.lexical.indexed import opening_of
 from memspine.conformance.lexical.tools import FILTERS, QUESTIONS, SCOPES, ask, fill, refs
 from memspine.conformance.reference.keywords import terms_of
 from memspine.conformance.samples import ALICE, ALL, BOB, at
+from memspine.conformance.subject import Opening, Place
 from memspine.contracts import MemoryBackend
 from memspine.model import (
     GLOBAL_OWNER,
@@ -28,6 +30,12 @@ from memspine.ranking import length_code
 from memspine.text import asks, query_terms, speaker_terms
 
 SHARED = Scope.shared("alice")
+
+
+@pytest.fixture
+def store(place: Place) -> Opening:
+    """What keeps the keyword index, as a backend."""
+    return opening_of(place)
 
 
 def numbers(memory: Memory, terms: Iterable[str]) -> tuple[object, ...]:
