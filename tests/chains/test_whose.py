@@ -305,3 +305,24 @@ async def test_another_replica_in_place_of_one_that_was_left_behind(tmp_path):
     assert (position.stage, position.store) == ("left behind", "b")
     assert await one.read(partial(entries.purges, replica="team")) == [("me", "a")]
     await one.close()
+
+
+@clause("CH-61")
+async def test_a_replica_that_comes_back_after_another(tmp_path):
+    """A replica's file that had the name before another did loses what was deleted in between, and keeps what nothing
+    says to be deleted."""
+    old, new = (Place(tmp_path / "here", data=tmp_path, team=path) for path in ("team.db", "other.db"))
+    async with old.open() as memory:
+        for id in "ab":
+            await memory.create(id, id=id)
+    await delivered(old)
+    await delivered(new)
+    async with new.open() as memory:
+        await memory.delete("a")
+    await delivered(new)
+    await delivered(old)
+    async with old.open() as memory:
+        status = await memory.status()
+        assert (status.problems, status.backends[1].replica.behind) == ((), 0)
+        assert await memory.journal_entries() == ()
+    assert await replica_of(old, "team.db") == {"b": "b"}
