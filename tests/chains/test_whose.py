@@ -178,6 +178,25 @@ async def test_status_names_what_waits_in_other_journals(tmp_path):
 
 
 @clause("CH-91")
+async def test_status_with_another_journal_that_only_tells_what_was_done(tmp_path):
+    """A journal in which nothing but renamed writes stands is not told: they are done; nor does adopting count them."""
+    there = Place(tmp_path / "there", data=tmp_path)
+    async with there.open() as memory:
+        await memory.create("one", id="a", key="k")
+    there.file.rename(tmp_path / "aside.db")
+    there.down()
+    async with there.open() as memory:
+        assert (await memory.create("two", id="b", key="k")).pending
+    (tmp_path / "aside.db").rename(there.file)
+    async with there.open() as memory:
+        await memory.maintain(["deliver"])
+        assert [entry.state for entry in await memory.journal_entries()] == ["renamed"]
+        assert (await memory.adopt_journal()).writes == 0
+    async with Place(tmp_path / "here", data=tmp_path).open() as memory:
+        assert (await memory.status()).notes == ()
+
+
+@clause("CH-91")
 async def test_status_with_other_journals_that_cannot_be_read(tmp_path):
     """One that is broken or locked is told if its name says that it may be ours; folders, empty files and links that
     lead nowhere are left alone."""
