@@ -77,7 +77,7 @@ class BackendStatus:
 class JournalStatus:
     """The journal of a chain: how many writes wait for the primary, since when, and how many will never go. `reason` is
     why the first of those that wait could not be done (empty: nobody knows yet). `error` says why the journal cannot be
-    read, and what to do."""
+    read or written, and what to do; without `is_read` nobody knows what is in it."""
 
     path: Path
     pending: int = 0
@@ -85,6 +85,7 @@ class JournalStatus:
     oldest_at: datetime | None = None
     reason: str = ""
     error: str = ""
+    is_read: bool = True
 
 
 @attrs.frozen(kw_only=True)

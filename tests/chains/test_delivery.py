@@ -57,6 +57,29 @@ async def test_a_new_replica_gets_everything(worlds, primary):
 
 
 @BOTH
+@clause("CH-50")
+async def test_a_new_replica_that_is_not_empty(worlds, primary):
+    """What a new replica has from before and the primary has deleted is deleted there too, for every owner; what is in
+    the replica alone stays."""
+    world = worlds(primary=primary, replicas=("team", "far"))
+    async with world.open(fallbacks=["team"]) as memory:
+        for owner in ("me", "eve"):
+            for id in "ab":
+                await memory.create(id, id=id, owner=owner, management=True)
+        await memory.update("a", content="changed")
+        await world.quiet(memory)
+        for one in (await world.held("team")).values():
+            await world["far"].store.put([one], scope=Scope.of_owner(one.owner))
+        await world.add("far", "c", "of the replica alone")
+        await memory.delete("a")
+        await memory.delete("b", owner="eve", management=True)
+    async with world.open() as memory:
+        await world.quiet(memory)
+        assert {(ref.owner, ref.id) for ref in await world.held("far")} == {("me", "b"), ("me", "c"), ("eve", "a")}
+        assert await memory.journal_entries() == ()
+
+
+@BOTH
 @clause("CH-51")
 async def test_every_change_arrives(worlds, primary):
     """Creates, replacements, updates, deletes, bulk deletes, restored states and purges arrive in each replica, with

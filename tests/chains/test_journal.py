@@ -98,6 +98,20 @@ async def test_a_journal_that_others_could_read(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+@clause("CH-83")
+async def test_folders_that_are_made_for_a_journal(tmp_path):
+    """Every folder that is made on the way to a new journal is for its user alone, whatever is written first."""
+    for name, first in (("file", "write"), ("lock", "held")):
+        one = journal(tmp_path / name / "journals" / "waiting.journal")
+        if first == "write":
+            await one.write(lambda _: None)
+        else:
+            async with one.held("work"):
+                pass
+        await one.close()
+        assert {stat.S_IMODE(folder.stat().st_mode) for folder in (one.path.parent, tmp_path / name)} == {0o700}
+
+
 def _other_database(path):
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
@@ -232,11 +246,12 @@ async def main(path, what):
         if os.geteuid() == 0:
             os.setegid(65534)
             os.seteuid(65534)
-        try:
-            await journal.write(enter("child"))
-            print("stored")
-        except JournalError as error:
-            print(error)
+        for call in (journal.probe(), journal.write(enter("child"))):
+            try:
+                await call
+                print("stored")
+            except JournalError as error:
+                print(error)
         return
     if what == "limited":
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
@@ -291,7 +306,8 @@ def test_a_file_that_cannot_grow(tmp_path):
 )  # fmt: skip
 @clause("CH-81")
 def test_without_rights(mode, folder_mode):
-    """A journal that may not be read or written is one JournalError with its path and advice, and stays as it was."""
+    """A journal that may not be read or written is one JournalError with its path and advice, and stays as it was; a
+    probe says the same before anything is to be written."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "journals"
         folder.mkdir()
@@ -307,8 +323,9 @@ def test_without_rights(mode, folder_mode):
         if mode is not None:
             path.chmod(mode)
         folder.chmod(folder_mode)
-        (said,) = said_by(child(path, "unprivileged"))
+        probed, said = said_by(child(path, "unprivileged"))
         folder.chmod(0o700)
+        assert probed == said
         assert said.startswith(f"journal {path}: ")
         assert "name another file" in said
         assert (path.read_bytes() if path.exists() else None) == before

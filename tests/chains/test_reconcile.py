@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import resource
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -216,6 +217,43 @@ async def test_the_status_of_a_journal_of_which_a_part_is_broken(worlds):
         status = await memory.status()
         assert [line.split(":")[0] for line in status.problems] == ["journal"]
         assert status.backends[1].replica is None
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["full", "not to be made"])
+@clause("CH-90")
+async def test_the_status_of_a_journal_that_cannot_be_written(worlds, is_there):
+    """A journal into which nothing can be written now is a problem before anything has to be, beside what is known to
+    wait; trying it writes nothing, makes no file, and passes when there is room again."""
+    world = worlds(on_write_failure="spool")
+    async with world.open() as memory:
+        journal = memory._running.chain.journal  # noqa: SLF001 - its disk is filled while it is in use
+        if is_there:
+            world.down("notes")
+            await memory.create("one")
+            await world.back(memory)
+            before = journal.path.read_bytes()
+            with limited_files(100):
+                status = await memory.status()
+            assert status.journal.pending == 1
+            assert journal.path.read_bytes() == before
+        else:
+            journal.path.parent.write_text("no folder")
+            status = await memory.status()
+            journal.path.parent.unlink()
+        assert [line.split(":")[:2] for line in status.problems] == [["journal", " cannot be written to"]]
+        assert (await memory.status()).problems == ()
+        assert journal.path.exists() is is_there
+
+
+@contextmanager
+def limited_files(size):
+    """No file grows beyond so many bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @clause("CH-70", "CH-1")

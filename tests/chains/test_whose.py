@@ -178,6 +178,25 @@ async def test_status_names_what_waits_in_other_journals(tmp_path):
 
 
 @clause("CH-91")
+async def test_status_with_another_journal_that_only_tells_what_was_done(tmp_path):
+    """A journal in which nothing but renamed writes stands is not told: they are done; nor does adopting count them."""
+    there = Place(tmp_path / "there", data=tmp_path)
+    async with there.open() as memory:
+        await memory.create("one", id="a", key="k")
+    there.file.rename(tmp_path / "aside.db")
+    there.down()
+    async with there.open() as memory:
+        assert (await memory.create("two", id="b", key="k")).pending
+    (tmp_path / "aside.db").rename(there.file)
+    async with there.open() as memory:
+        await memory.maintain(["deliver"])
+        assert [entry.state for entry in await memory.journal_entries()] == ["renamed"]
+        assert (await memory.adopt_journal()).writes == 0
+    async with Place(tmp_path / "here", data=tmp_path).open() as memory:
+        assert (await memory.status()).notes == ()
+
+
+@clause("CH-91")
 async def test_status_with_other_journals_that_cannot_be_read(tmp_path):
     """One that is broken or locked is told if its name says that it may be ours; folders, empty files and links that
     lead nowhere are left alone."""
@@ -305,3 +324,24 @@ async def test_another_replica_in_place_of_one_that_was_left_behind(tmp_path):
     assert (position.stage, position.store) == ("left behind", "b")
     assert await one.read(partial(entries.purges, replica="team")) == [("me", "a")]
     await one.close()
+
+
+@clause("CH-61")
+async def test_a_replica_that_comes_back_after_another(tmp_path):
+    """A replica's file that had the name before another did loses what was deleted in between, and keeps what nothing
+    says to be deleted."""
+    old, new = (Place(tmp_path / "here", data=tmp_path, team=path) for path in ("team.db", "other.db"))
+    async with old.open() as memory:
+        for id in "ab":
+            await memory.create(id, id=id)
+    await delivered(old)
+    await delivered(new)
+    async with new.open() as memory:
+        await memory.delete("a")
+    await delivered(new)
+    await delivered(old)
+    async with old.open() as memory:
+        status = await memory.status()
+        assert (status.problems, status.backends[1].replica.behind) == ((), 0)
+        assert await memory.journal_entries() == ()
+    assert await replica_of(old, "team.db") == {"b": "b"}

@@ -141,6 +141,27 @@ def test_status_counts_what_is_behind(chain):
     assert chain.cli.ok("status", "--json").data["backends"][1]["replica"]["behind"] == 1
 
 
+def test_a_replica_that_is_away_is_named_once(chain):
+    """What a delivery ran into is told with the name of the replica before it, once, then and later."""
+    (chain.work / "team.db").write_bytes(NO_DATABASE)
+    chain.cli.add("Juno eats duck", "--no-maintenance")
+    for command in ("maintain", "status"):
+        answer = chain.cli(command)
+        assert answer.code == Exit.PARTIAL
+        assert f"team: {chain.work}" in answer.err
+        assert "team: team:" not in answer.err
+
+
+def test_status_of_a_journal_that_cannot_be_made(chain):
+    """A journal into which nothing can be written is something to look at, beside what waits in it."""
+    (chain.work / "plain").write_text("no folder")
+    chain.cli.ok("config", "set", "journal.path", "plain/waiting.journal")
+    answer = chain.cli("status")
+    assert answer.code == Exit.PARTIAL
+    assert answer.rows[3][2:] == ["not ok", "cannot be written to; nothing waiting"]
+    assert answer.err.startswith("memspine: journal: cannot be written to: cannot be opened: Not a directory; make it")
+
+
 def test_status_of_a_broken_journal(chain):
     """A journal that cannot be read is something to look at; what would need it ends with 7 and says what to do."""
     chain.cli.add("Juno eats duck")

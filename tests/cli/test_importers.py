@@ -97,7 +97,7 @@ def test_formats_of_the_kernel_need_no_plugin(cli, work):
         (
             "a.zip",
             b"PK\x03\x04....",
-            "it is a ZIP archive that no importer recognises; unpack it and import what is inside",
+            "it is a ZIP archive that no importer recognises, or that is cut off; unpack it and import what is inside",
         ),
     ],
 )

@@ -136,7 +136,7 @@ def test_a_dry_run_says_what_would_be_done():
 
 def test_a_plain_store_says_what_it_does_not_keep():
     """Into a store without `put` go contents, keys, sessions, metadata and times of creation, once; the report lists
-    what does not."""
+    what does not, and comparing tells other times from another content."""
 
     async def run():
         source, target = store(), store(without=PLAIN)
@@ -150,7 +150,10 @@ def test_a_plain_store_says_what_it_does_not_keep():
         for field in ("id", "content", "key", "session", "metadata", "created_at", "expires_at"):
             assert getattr(memory, field) == getattr(original, field)
         different = await verify(place(source), place(target))
-        assert [one.what for one in different.listed] == ["another content"]  # its time of change
+        assert [one.what for one in different.listed] == ["other times"]
+        await target.update("m", MemoryChanges(content="three"), scope=Scope.of_owner("ann"), now=START)
+        different = await verify(place(source), place(target))
+        assert [one.what for one in different.listed] == ["another content"]
 
     asyncio.run(run())
 
@@ -221,4 +224,6 @@ def kind(mine, other):
     """How a memory differs, from how it was made."""
     if mine is None or other is None:
         return "only in the second" if mine is None else "only in the first"
-    return None if mine == other else "another content"
+    if mine == other:
+        return None
+    return "other times" if mine[1] == other[1] else "another content"

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 # What no format of the kernel begins with: read as text, every line of it would be wrong.
 _OTHERWISE: Final = {
-    b"PK\x03\x04": "a ZIP archive that no importer recognises; unpack it and import what is inside",
+    b"PK\x03\x04": (
+        "a ZIP archive that no importer recognises, or that is cut off; unpack it and import what is inside"
+    ),
     b"SQLite format 3\0": "a SQLite database that no importer recognises",
     b"[": "a JSON array that no importer recognises",
 }

@@ -20,7 +20,7 @@ from memspine.model import Memory, MemoryRef, Scope
 
 LISTED_MAX: Final = 100
 
-Difference = Literal["only in the first", "only in the second", "another revision", "another content"]
+Difference = Literal["only in the first", "only in the second", "another revision", "other times", "another content"]
 
 
 @attrs.frozen(kw_only=True)
@@ -145,7 +145,10 @@ async def _difference(
         return "only in the first"
     if compares_revisions and mine.revision != other.revision:
         return "another revision"
-    return "same" if mine.content_hash == other.content_hash else "another content"
+    if mine.content_hash == other.content_hash:
+        return "same"
+    timed = attrs.evolve(other, created_at=mine.created_at, updated_at=mine.updated_at)
+    return "other times" if mine.content_hash == timed.content_hash else "another content"
 
 
 async def _get(chain: Chain, ref: MemoryRef) -> Memory | None:

@@ -50,7 +50,7 @@ async def adopt(journal: Journal, *, dry_run: bool) -> Adoption:
         path=journal.path,
         owner="" if is_ours else before.told_from(journal.whose),
         new_owner=journal.whose.told_from(before),
-        writes=sum(count for (kind, _, _), count in counts.items() if kind == "write"),
+        writes=sum(count for (kind, _, state), count in counts.items() if kind == "write" and state != "renamed"),
         deliveries=sum(count for (kind, _, _), count in counts.items() if kind == "delivery"),
     )
 

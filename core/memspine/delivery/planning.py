@@ -90,6 +90,8 @@ def _deletion(source: Source, stone: Tombstone, *, sent: Sent | None, there: Mem
     if not source.has_revisions and sent is not None:
         revision = _own_revision(sent, "", least=revision)
     if there is not None:
+        if not source.has_revisions and sent is None:
+            floor = there.revision  # it was there before anything was given, and its revision is none of the primary's
         revision = max(revision, (floor or 0) + 1)
     elif sent is not None and (sent.revision, sent.hash) == (revision, ""):
         return Plan(verdict="same")

@@ -18,7 +18,7 @@ from memspine import times
 from memspine.chain import Chain, Member
 from memspine.chain.members import bulk_seconds, tombstones
 from memspine.contracts import Capability, MemoryBackend
-from memspine.copying.calls import by_owner
+from memspine.copying.calls import PAGE_ROWS, by_owner, listed, ref_of
 from memspine.delivery.giving import Giving
 from memspine.delivery.planning import expected_state, plan
 from memspine.delivery.sources import Page, PrimaryReader
@@ -82,6 +82,8 @@ class ReplicaDelivery:
             records += await self._again(ends_at)
             if position.stage == "new":
                 position = await self._begin()
+            if position.stage == "copying" and position.cursor is None:
+                records += await self._bury()
             while position.stage != "left behind":
                 page = await self._page(position)
                 if page is None:
@@ -93,10 +95,11 @@ class ReplicaDelivery:
                 if ends_at is not None and time.monotonic() >= ends_at:
                     return ReplicaReport(records=records, complete=False)
         except _ReplicaDown as error:
+            reason = str(error).removeprefix(f"{self._replica.name}: ")
             await self._journal.write(
-                partial(replicas.fail, replica=self._replica.name, error=str(error), now=now_milliseconds())
+                partial(replicas.fail, replica=self._replica.name, error=reason, now=now_milliseconds())
             )
-            return ReplicaReport(records=records, complete=False, troubles=(f"{self._replica.name}: {error}",))
+            return ReplicaReport(records=records, complete=False, troubles=(f"{self._replica.name}: {reason}",))
         reason = "was left behind by the primary's feed; run `memspine reconcile`"
         return ReplicaReport(records=records, complete=False, troubles=(f"{self._replica.name}: {reason}",))
 
@@ -176,6 +179,25 @@ class ReplicaDelivery:
             partial(replicas.move, replica=self._replica.name, stage="copying", cursor=None, feed=end)
         )
         return ReplicaPosition(stage="copying", cursor=None, feed=end)
+
+    async def _bury(self) -> int:
+        """Delete what the replica has from before and the primary has deleted: no list and no change names it again."""
+        there, gone = Chain([self._replica], deadline_seconds=self._seconds), list[MemoryRef]()
+        cursor: str | None = None
+        while True:
+            try:
+                page = await listed(there, Scope.everyone(), cursor)
+            except MemspineError as error:
+                raise _ReplicaDown(error) from error
+            gone += await self._reader.deleted([ref_of(memory) for memory in page.memories])
+            cursor = page.cursor
+            if cursor is None:
+                break
+        records = 0
+        for start in range(0, len(gone), PAGE_ROWS):
+            sources = await self._reader.sources(dict.fromkeys(gone[start : start + PAGE_ROWS]))
+            records += await self._give(Page(position=None, sources=sources))
+        return records
 
     async def _page(self, position: ReplicaPosition) -> Page | None:
         try:

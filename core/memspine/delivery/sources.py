@@ -72,6 +72,10 @@ class PrimaryReader:
             )
         return tuple(found)
 
+    async def deleted(self, refs: Sequence[MemoryRef]) -> tuple[MemoryRef, ...]:
+        """Those of the memories that are known to be deleted."""
+        return tuple(await self._tombstones(refs, await self._chain.capabilities()))
+
     async def end(self) -> str | None:
         """Where the changes end now."""
         if Capability.CHANGES in await self._chain.capabilities():

@@ -8,7 +8,7 @@ from memspine import times
 from memspine.chain import Chain
 from memspine.delivery.sources import PrimaryReader
 from memspine.errors import CursorError, JournalError, MemspineError
-from memspine.journal import entries, replicas
+from memspine.journal import Journal, entries, replicas
 from memspine.journal.replicas import ReplicaPosition
 from memspine.status import BackendStatus, ChainStatus, JournalStatus, ReplicaStatus, Role, Stage
 
@@ -30,7 +30,7 @@ async def chain_status(chain: Chain) -> ChainStatus:
                 lambda connection: {one.name: replicas.position(connection, one.name) for one in chain.replicas}
             )
         except JournalError as error:
-            journal = JournalStatus(path=chain.journal.path, error=f"{error.reason}; {error.advice}")
+            journal = JournalStatus(path=chain.journal.path, is_read=False, error=f"{error.reason}; {error.advice}")
         else:
             journal = JournalStatus(
                 path=chain.journal.path,
@@ -38,6 +38,7 @@ async def chain_status(chain: Chain) -> ChainStatus:
                 dead=counts.get(("write", "", "dead"), 0),
                 oldest_at=None if oldest is None else times.from_milliseconds(oldest),
                 reason=reason,
+                error=await _unwritable(chain.journal),
             )
     backends = []
     for member in chain.members:
@@ -61,6 +62,15 @@ async def chain_status(chain: Chain) -> ChainStatus:
             )
         )
     return ChainStatus(backends=tuple(backends), journal=journal)
+
+
+async def _unwritable(journal: Journal) -> str:
+    """Why nothing can be written to a journal now; empty when it can."""
+    try:
+        await journal.probe()
+    except JournalError as error:
+        return f"cannot be written to: {error.reason}; {error.advice}"
+    return ""
 
 
 async def _replica(

@@ -74,6 +74,11 @@ class Journal:
         """The result of `work`, in one transaction, which is on the disk when this returns."""
         return await self._run(lambda: self._write(work))
 
+    async def probe(self) -> None:
+        """Try whether anything can be written now, and leave the journal as it is; one that is not there is not made.
+        Raises JournalError when it cannot."""
+        await self._run(self._probe)
+
     async def adopt(self) -> None:
         """Note that the journal, whosever it was, belongs to this chain from now on."""
         await self._run(lambda: self._write(lambda connection: note_whose(connection, self.whose), of_anybody=True))
@@ -129,12 +134,26 @@ class Journal:
                     self._require_ours(connection)
                 return work(connection)
 
+    def _probe(self) -> None:
+        with self._translated():
+            self._check_file()
+            if self._connection is None and not self.path.exists():
+                _require_room_for_names(self.path.parent)
+                return
+            connection = self._opened()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                connection.execute(f"PRAGMA user_version = {VERSION}")  # begins the rollback file, as every write does
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
     def _lock(self, work: str) -> Connection | None:
         """An open exclusive transaction on a file of its own: a lock on every system, and none that outlives us."""
         import sqlite3
 
         with self._translated():
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_folders(self.path.parent)
             name = self.path.with_name(f"{self.path.name}.{work}.lock")
             _make(name)
             connection = sqlite3.connect(name, isolation_level=None, check_same_thread=False, timeout=0)
@@ -163,7 +182,7 @@ class Journal:
         if self._connection is None:
             import sqlite3
 
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_folders(self.path.parent)
             _make(self.path)
             found = self.path.stat()
             _require_usable(self.path, found)
@@ -255,11 +274,28 @@ def _make(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
+def _make_folders(folder: Path) -> None:
+    """Make a folder and those above it that are missing, for their user alone: one is the folder of all data, as a
+    rule, and parents that are made along the way would be for everyone."""
+    for one in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+        one.mkdir(mode=0o700, exist_ok=True)
+
+
 def _require_usable(path: Path, found: os.stat_result) -> None:
     """Raise OSError for what is no file, or may not be read and written."""
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file")
     if not os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _require_room_for_names(folder: Path) -> None:
+    """Raise OSError where neither a file can be made in a folder, nor the folder itself."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 

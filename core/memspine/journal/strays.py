@@ -13,7 +13,7 @@ from memspine.status import StrayJournal
 BUSY_SECONDS: Final = 0.2
 """How long looking into the journal of somebody else waits for it."""
 _COUNTS: Final = (
-    "SELECT count(*) FROM entries WHERE kind = 'write'",
+    "SELECT count(*) FROM entries WHERE kind = 'write' AND state <> 'renamed'",  # those were done
     "SELECT (SELECT count(*) FROM entries WHERE kind = 'delivery') + (SELECT count(*) FROM outbox)",
 )
 

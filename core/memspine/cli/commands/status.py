@@ -84,12 +84,14 @@ def _behind_texts(replica: ReplicaStatus) -> tuple[str, ...]:
 def _journal_texts(journal: JournalStatus) -> tuple[str, str]:
     from memspine.cli.render import moment
 
-    if journal.error:
+    if not journal.is_read:
         return "not ok", "cannot be read"
     since = f" since {moment(journal.oldest_at)}" if journal.oldest_at else ""
     waiting = f"{journal.pending} waiting{since}" if journal.pending else "nothing waiting"
     texts = [f"{waiting}, {journal.dead} dead" if journal.dead else waiting]
     texts += [f"the first because {journal.reason}"] if journal.reason else []
+    if journal.error:
+        return "not ok", "; ".join(["cannot be written to", *texts])
     return "ok", "; ".join(texts)
 
 

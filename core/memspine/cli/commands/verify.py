@@ -1,8 +1,8 @@
 """Compare what two backends of the configuration hold: the same ids, at the same revisions, with the same content.
 
 Where one of them keeps no revisions (it lacks the capability `put`), revisions are left out, and a note says so; times
-are compared all the same. What a backend with ids or times of its own holds is never equal to what it was copied from:
-whether all of it is there is what `memspine copy --dry-run` tells.
+are compared all the same, and told apart from contents. What a backend with ids or times of its own holds is never
+equal to what it was copied from: whether all of it is there is what `memspine copy --dry-run` tells.
 
 Exit code 9 when they differ; the first hundred differences are listed. Exit code 4 when neither holds anything of the
 owner that was named.
