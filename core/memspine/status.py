@@ -162,7 +162,7 @@ class ChainStatus:
             if self.journal.dead:
                 lines.append(f"journal: {self.journal.dead} writes that did not go; see `memspine journal list`")
         lines += [f"journal: {stray}" for stray in self.strays if stray.is_of_store]
-        return tuple(lines)
+        return tuple(dict.fromkeys(lines))  # a store that is down is what its delivery ran into as well
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -174,9 +174,10 @@ class ChainStatus:
 @attrs.frozen(kw_only=True)
 class ReconcileReport:
     """What comparing a primary and a replica came to: memories copied to the replica, deleted there, conflicts that
-    were settled by taking one side, and conflicts that are left."""
+    were settled by taking one side, conflicts that are left, and memories that the replica does not take."""
 
     copied: int = 0
     deleted: int = 0
     settled: int = 0
     conflicts: int = 0
+    refused: int = 0

@@ -80,6 +80,30 @@ async def test_taking_the_primary(worlds, primary):
         assert await memory.journal_entries() == ()
 
 
+@PUT
+@pytest.mark.parametrize("take", [None, "primary", "replica"])
+@clause("CH-70", "CH-71", "CH-72")
+async def test_a_key_that_both_sides_gave_away(worlds, primary, take):
+    """Where both sides have another memory of one key, the report counts what is not settled; a side that is taken is
+    what both have then, and nothing waits any more."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        await world.add("team", "there", "theirs", key="k")
+        await memory.create("mine", id="here", key="k")
+        await memory.maintain(["deliver"])
+        report = await memory.reconcile("team", take=take)
+        notes, team = await contents(world)
+        if take is None:
+            assert (report.conflicts, report.refused) == (1, 1)
+            assert (notes, team) == ({"a": "one", "here": "mine"}, {"a": "one", "there": "theirs"})
+        else:
+            assert (report.conflicts, report.refused) == (0, 0)
+            assert notes == team == {"a": "one"} | {"here": "mine" if take == "primary" else "theirs"}
+            assert await memory.journal_entries() == ()
+
+
 @BOTH
 @clause("CH-72")
 async def test_taking_the_replica(worlds, primary):

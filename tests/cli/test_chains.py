@@ -141,8 +141,8 @@ def test_status_counts_what_is_behind(chain):
     assert chain.cli.ok("status", "--json").data["backends"][1]["replica"]["behind"] == 1
 
 
-def test_a_replica_that_is_away_is_named_once(chain):
-    """What a delivery ran into is told with the name of the replica before it, once, then and later."""
+def test_a_replica_that_is_away_is_told_once(chain):
+    """What a delivery ran into is told once, with the name of the replica once before it, then and later."""
     (chain.work / "team.db").write_bytes(NO_DATABASE)
     chain.cli.add("Juno eats duck", "--no-maintenance")
     for command in ("maintain", "status"):
@@ -150,6 +150,7 @@ def test_a_replica_that_is_away_is_named_once(chain):
         assert answer.code == Exit.PARTIAL
         assert f"team: {chain.work}" in answer.err
         assert "team: team:" not in answer.err
+        assert answer.err.count(str(chain.work)) == 1
 
 
 def test_status_of_a_journal_that_cannot_be_made(chain):
@@ -398,9 +399,21 @@ def test_what_others_changed_in_a_replica_is_in_conflict(chain):
     assert answer.code == Exit.PARTIAL
     assert "team: 1 in conflict; see `memspine journal list`" in answer.err
     answer = chain.cli("reconcile", "notes", "team")
-    assert (answer.code, answer.rows[-1]) == (Exit.PARTIAL, ["conflicts", "1"])
+    assert (answer.code, answer.rows[-2]) == (Exit.PARTIAL, ["conflicts", "1"])
     assert "memspine: 1 in conflict, and both sides stay; " in answer.err
     assert chain.other("get", id, "--json").data["memory"]["content"] == "Juno eats fish"
+
+
+def test_a_reconcile_tells_what_the_replica_does_not_take(chain):
+    """What a replica does not take is counted and ends with 9; with the side taken that was in its way, it is there."""
+    chain.cli.ok("maintain")
+    chain.other("add", "Juno eats fish", "--key", "food", "--id", "theirs")
+    chain.cli.ok("add", "Juno eats duck", "--key", "food", "--id", "ours")
+    answer = chain.cli("reconcile", "notes", "team")
+    assert (answer.code, answer.rows[-1]) == (Exit.PARTIAL, ["refused", "1"])
+    assert "memspine: 1 not taken by the replica; `memspine journal list` says why\n" in answer.err
+    assert chain.cli.ok("reconcile", "notes", "team", "--take", "primary").rows[-1] == ["refused", "0"]
+    chain.cli.ok("verify", "notes", "team")
 
 
 @pytest.mark.parametrize(("side", "content"), [("primary", "Juno eats potato"), ("replica", "Juno eats fish")])

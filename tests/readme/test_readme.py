@@ -69,7 +69,7 @@ def test_the_chain_example_runs(chain):
     printed = run("sh", "-e", "-c", shell, folder=chain)
     assert "replica\tteam\tok\tfollowing, nothing behind" in printed
     assert "left\t0\n" in printed
-    assert printed.endswith("conflicts\t0\n")
+    assert printed.endswith("conflicts\t0\nrefused\t0\n")
 
 
 def test_the_copy_example_runs(chain):

@@ -16,8 +16,8 @@ from memspine.copying.verifying import compared
 from memspine.delivery.replica import ReplicaDelivery
 from memspine.errors import NotFoundError
 from memspine.journal import Journal, entries, intents, now_milliseconds, replicas
-from memspine.model import Memory, MemoryChanges, MemoryRef, NewMemory, Scope, Tombstone
-from memspine.status import ReconcileReport
+from memspine.model import Memory, MemoryChanges, MemoryRef, NewMemory, PutOutcome, Scope, Tombstone
+from memspine.status import EntryState, ReconcileReport
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -55,7 +55,11 @@ class Reconciling:
                 await self._settle(ref, take=take)
                 settled += 1
         copied += await self._delivery.finish()
-        return ReconcileReport(copied=copied, deleted=deleted, settled=settled, conflicts=len(await self._conflicts()))
+        if settled:  # a memory that was in the way of another one may be gone by now
+            copied += await self._delivery.again(list(await self._aside()), anew=True)
+        conflicts = len(await self._conflicts())
+        refused = len(await self._aside()) - conflicts
+        return ReconcileReport(copied=copied, deleted=deleted, settled=settled, conflicts=conflicts, refused=refused)
 
     async def _compare(self) -> tuple[int, int]:
         """Give the replica what it lacks, and delete what the primary has deleted; returns how many records of each."""
@@ -72,7 +76,7 @@ class Reconciling:
             if len(batch) == PAGE_ROWS:
                 copied += await self._delivery.again(batch, anew=True)
                 batch.clear()
-        aside = await self._journal.read(partial(entries.aside, replica=self._replica.name))
+        aside = await self._aside()
         batch += [ref for ref in aside if ref not in only_there]  # both may have lost it
         return copied + await self._delivery.again(list(dict.fromkeys(batch)), anew=True), deleted
 
@@ -88,24 +92,33 @@ class Reconciling:
         stones = await self._journal.read(partial(intents.stones, refs=[ref]))
         return ref in stones and stones[ref].is_begun
 
+    async def _aside(self) -> Mapping[MemoryRef, EntryState]:
+        """What was set aside for the replica, and why."""
+        return await self._journal.read(partial(entries.aside, replica=self._replica.name))
+
     async def _conflicts(self) -> list[MemoryRef]:
-        aside = await self._journal.read(partial(entries.aside, replica=self._replica.name))
-        return [ref for ref, state in aside.items() if state == "conflict"]
+        return [ref for ref, state in (await self._aside()).items() if state == "conflict"]
 
     async def _settle(self, ref: MemoryRef, *, take: Side) -> None:
         """Take one side of a memory that both have changed."""
         scope, now, seconds = Scope.of_owner(ref.owner), times.now(), self._chain.deadline_seconds
-        found = await self._chain.call_primary("get", lambda backend: backend.get(ref.id, scope=scope, now=now))
-        here = found.value
+
+        async def ask_primary() -> Memory | None:
+            found = await self._chain.call_primary("get", lambda backend: backend.get(ref.id, scope=scope, now=now))
+            return found.value
+
+        here = await ask_primary()
         there = await self._replica.call(
             "get", lambda backend: backend.get(ref.id, scope=scope, now=now), seconds=seconds
         )
         least = there.revision if there is not None else await self._buried_revision(ref)
         if take == "replica":
             await self._take_theirs(ref, here=here, there=there)
+            # What was stored by its key has the id that was there before; it comes back under that one.
+            here = await ask_primary()
         elif here is not None and least >= here.revision:
             await self._raise(here, least=least + 1)
-        elif here is None and there is not None:
+        if here is None and there is not None:
             stone = Tombstone(id=ref.id, owner=ref.owner, revision=there.revision + 1, deleted_at=now)
             await self._replica.call(
                 "put", lambda backend: backend.put([stone], scope=scope), seconds=seconds, write_ids=[ref.id]
@@ -131,8 +144,8 @@ class Reconciling:
                     touched=touched,
                 )
             return
-        if (here is None or here.revision <= there.revision) and await self._can_put():
-            await self._raise(there, least=there.revision + 1)
+        is_behind = here is None or here.revision <= there.revision
+        if is_behind and await self._can_put() and await self._raise(there, least=there.revision + 1):
             return
         changes = MemoryChanges(
             content=there.content,
@@ -152,18 +165,20 @@ class Reconciling:
 
         await self._chain.write("update", store, ids=[ref.id], touched=touched)
 
-    async def _raise(self, memory: Memory, *, least: int) -> None:
-        """Give the primary a memory at a revision above the replica's, so that both can have the same."""
+    async def _raise(self, memory: Memory, *, least: int) -> bool:
+        """Give the primary a memory at a revision above the replica's, so that both can have the same; returns whether
+        it has taken it."""
         if not await self._can_put():
-            return
+            return False
         new = attrs.evolve(memory, revision=least, updated_at=max(times.now(), memory.updated_at))
         scope = Scope.of_owner(memory.owner)
-        await self._chain.write(
+        written = await self._chain.write(
             "put",
             lambda backend: backend.put([new], scope=scope),
             ids=[memory.id],
             touched=Touched(owner=memory.owner, ids=(memory.id,)),
         )
+        return written.value == (PutOutcome.APPLIED,)
 
     async def _can_put(self) -> bool:
         return Capability.PUT in await self._chain.capabilities()

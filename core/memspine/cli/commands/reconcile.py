@@ -3,7 +3,7 @@ the primary deleted is deleted there.
 
 A memory that others changed in the replica is in conflict, and both sides stay until --take says which of them is
 right: the primary's is copied over the other, or the replica's becomes an ordinary change of the primary. Exit code 9
-when conflicts are left.
+when conflicts are left, or memories that the replica does not take.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
         _check(memory.config, options.primary, options.replica)
         report = await memory.reconcile(options.replica, take=options.take)
         _answer(report, out)
-        return Exit.PARTIAL if report.conflicts else Exit.OK
+        return Exit.PARTIAL if report.conflicts or report.refused else Exit.OK
 
     return with_memory(options, out, work, maintains=False)
 
@@ -66,7 +66,7 @@ def _refused(config: Config, name: str, text: str) -> ConfigError:
 
 
 def _answer(report: ReconcileReport, out: Output) -> None:
-    counts = {name: getattr(report, name) for name in ("copied", "deleted", "settled", "conflicts")}
+    counts = {name: getattr(report, name) for name in ("copied", "deleted", "settled", "conflicts", "refused")}
     if out.json:
         out.data(counts)
         return
@@ -74,3 +74,5 @@ def _answer(report: ReconcileReport, out: Output) -> None:
     if report.conflicts:
         advice = "`memspine journal list` shows them, --take decides"
         out.error(f"{report.conflicts} in conflict, and both sides stay; {advice}", type="conflict")
+    if report.refused:
+        out.error(f"{report.refused} not taken by the replica; `memspine journal list` says why", type="partial")
