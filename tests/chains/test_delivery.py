@@ -423,6 +423,30 @@ async def test_what_expired_in_the_primary_expires_there(worlds, primary):
         assert await memory.journal_entries() == ()
 
 
+@pytest.mark.parametrize("updates", [0, 2])
+@BOTH
+@clause("CH-51")
+async def test_what_expired_twice_expires_there(worlds, primary, updates):
+    """What a replica has of a memory goes away when the primary's has expired, was swept, made again and expired once
+    more, though its revisions began anew."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        for n in range(updates):
+            await memory.update("a", content=f"one {n}")
+        await world.quiet(memory)
+        for _ in range(2):
+            await memory.create("for a moment", id="a", expires_at=world.clock() + timedelta(seconds=1))
+            world.clock.forward(2)
+            await memory.maintain(["expire"])
+        await world.quiet(memory)
+        assert await world.contents("team") == {}
+        await memory.create("afresh", id="a")
+        await world.quiet(memory)
+        assert await world.contents("team") == {"a": "afresh"}
+        assert await memory.journal_entries() == ()
+
+
 @clause("CH-28", "CH-56")
 async def test_a_clock_that_was_put_back_holds_nothing_up(worlds):
     """What failed while the clock was a year ahead is tried again a few minutes after it was put right: deliveries, and

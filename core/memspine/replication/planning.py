@@ -56,10 +56,11 @@ def plan(
     if source.tombstone is not None:
         return _deletion(source, source.tombstone, sent=sent, there=there, floor=floor)
     if there is not None and source.is_gone:
-        # It expired without a deletion: so it does there, unless it is about to by itself.
-        revision = there.revision + 1 if source.last_revision is None else source.last_revision
-        if there.revision < revision:
-            return Plan(verdict="send", records=(_expired(there, revision),))
+        # It expired without a deletion: so it does there, unless it is about to by itself. What was made again and
+        # expired as well may have a lower revision than what is there.
+        last = source.last_revision
+        if there.expires_at is None or last is None or there.revision != last:
+            return Plan(verdict="send", records=(_expired(there, max(there.revision + 1, last or 0)),))
     return Plan(verdict="same")
 
 
