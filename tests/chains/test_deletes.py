@@ -201,6 +201,50 @@ async def test_a_delete_that_nobody_knows_of(worlds, primary, kind, is_done):
         assert await shown(memory) == expected
 
 
+@BOTH
+@pytest.mark.parametrize("again", ["done before", "refused", "conflict"])
+@clause("CH-22", "CH-23")
+async def test_a_delete_that_nobody_knows_of_is_repeated(worlds, primary, again):
+    """A delete of which nobody knows the outcome hides the memory until the primary was asked, whatever becomes of the
+    delete that repeats it."""
+    world = worlds(primary=primary, fallbacks=("archive",), read_fallback=True)
+    async with world.open() as memory:
+        await three(world, memory)
+        world.down("notes", "lost" if again == "done before" else "reset")
+        with pytest.raises(BackendUnavailable):
+            await memory.delete("a")
+        await world.back(memory)
+        if again == "refused":
+            world.down("notes")
+        with pytest.raises((BackendUnavailable, NotFoundError, ConflictError)):
+            await memory.delete("a", expected_revision=7)
+        world.down("notes")
+        assert await shown(memory) == {"b", "c"}
+        await world.back(memory)
+        await world.quiet(memory)
+        world.down("notes")
+        assert await shown(memory) == ({"b", "c"} if again == "done before" else {"a", "b", "c"})
+
+
+@clause("CH-22")
+async def test_a_delete_of_what_was_deleted_before_has_its_time(worlds):
+    """A delete that may still be under way is not settled, though the memory was deleted once long ago."""
+    world = worlds(fallbacks=("archive",))
+    async with world.open() as memory:
+        await three(world, memory)
+        await memory.delete("a")
+        await memory.create("walnut anew", id="a")
+        await world.quiet(memory)
+        world.down("notes", "reset")
+        with pytest.raises(BackendUnavailable):
+            await memory.delete("a")
+        await world.back(memory)
+        await memory.maintain(["deliver"])
+        world.down("notes")
+        with pytest.raises(BackendUnavailable, match="nobody can say whether it was done"):
+            await memory.get("a")
+
+
 @clause("CH-28")
 async def test_a_delete_that_a_circle_keeps_open(worlds):
     """A primary that only leads back to us is a trouble of maintenance, which fails nothing else, and a delete of

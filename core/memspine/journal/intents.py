@@ -35,9 +35,10 @@ class Stone:
 
 
 def begin_deleting(connection: Connection, owner: str, ids: Iterable[str], now: int) -> None:
-    """Note that these are about to be deleted."""
+    """Note that these are about to be deleted, maybe by several at once."""
     connection.executemany(
-        "INSERT INTO tombstones VALUES (?, ?, NULL, ?, 1) ON CONFLICT (owner, id) DO UPDATE SET is_begun = 1",
+        "INSERT INTO tombstones VALUES (?, ?, NULL, ?, 1) ON CONFLICT (owner, id) DO UPDATE "
+        "SET is_begun = is_begun + 1, deleted_at = excluded.deleted_at",
         ((owner, id, now) for id in ids),
     )
 
@@ -52,10 +53,20 @@ def settle_deleted(connection: Connection, owner: str, revisions: Mapping[str, i
 
 
 def withdraw_deleting(connection: Connection, owner: str, ids: Iterable[str]) -> None:
-    """Note that these were not deleted after all; an earlier deletion stays noted."""
+    """Note that these were not deleted by one who had begun to. What others have begun stays so, and an earlier
+    deletion stays noted."""
     for id in ids:
-        connection.execute("DELETE FROM tombstones WHERE owner = ? AND id = ? AND revision IS NULL", (owner, id))
+        connection.execute(
+            "UPDATE tombstones SET is_begun = max(is_begun - 1, 0) WHERE owner = ? AND id = ?", (owner, id)
+        )
+        _drop_empty(connection, owner, id)
+
+
+def settle_kept(connection: Connection, owner: str, ids: Iterable[str]) -> None:
+    """Note that these were not deleted by anybody who had begun to; an earlier deletion stays noted."""
+    for id in ids:
         connection.execute("UPDATE tombstones SET is_begun = 0 WHERE owner = ? AND id = ?", (owner, id))
+        _drop_empty(connection, owner, id)
 
 
 def lift(connection: Connection, owner: str, ids: Iterable[str]) -> None:
@@ -160,3 +171,10 @@ def outbox_end(connection: Connection) -> int:
 def trim_outbox(connection: Connection, up_to: int) -> None:
     """Drop changes that every replica has."""
     connection.execute("DELETE FROM outbox WHERE number <= ? AND begun_at IS NULL", (up_to,))
+
+
+def _drop_empty(connection: Connection, owner: str, id: str) -> None:
+    """Drop a tombstone of which nothing is left: not begun by anybody, and never done."""
+    connection.execute(
+        "DELETE FROM tombstones WHERE owner = ? AND id = ? AND revision IS NULL AND NOT is_begun", (owner, id)
+    )

@@ -9,6 +9,7 @@ VERSION: Final = 1
 
 # sent: what a replica was last given (`revision` NULL: nothing yet; `hash` empty: a deletion), and what it is being
 # given, which may have arrived or not.
+# tombstones: `is_begun` counts those who have begun to delete it and did not say what came of it.
 STATEMENTS: Final = (
     "CREATE TABLE chain (primary_name TEXT NOT NULL, primary_plugin TEXT NOT NULL)",
     """CREATE TABLE entries (
