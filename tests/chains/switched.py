@@ -70,14 +70,17 @@ class World:
         return [self.primary, *self.replicas, *self.fallbacks]
 
     async def heal(self):
-        """Every store works, and nobody waits for a pause to end."""
+        """Every store works, no pause lasts any more, and what was begun and not ended was so long ago."""
         for one in self.stores:
             one.outage = "up"
         await self.chain.health()
         await self.journal.write(replicas.hurry)
-        await self.journal.write(
-            lambda connection: connection.execute("UPDATE entries SET next_attempt_at = NULL WHERE state = 'pending'")
-        )
+        for passed in (
+            "UPDATE entries SET next_attempt_at = NULL WHERE state = 'pending'",
+            "UPDATE tombstones SET deleted_at = 1 WHERE is_begun",
+            "UPDATE outbox SET begun_at = 1 WHERE begun_at IS NOT NULL",
+        ):
+            await self.journal.write(partial(_executed, statement=passed))
 
     async def settle(self):
         """Deliver until nothing is owed any more."""
@@ -95,3 +98,7 @@ class World:
 @asynccontextmanager
 async def _opened(backend):
     yield backend
+
+
+def _executed(connection, *, statement):
+    connection.execute(statement)
