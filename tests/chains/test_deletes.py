@@ -96,9 +96,10 @@ async def test_a_replica_that_counts_higher_shows_nothing_deleted(worlds, waits)
 @BOTH
 @pytest.mark.parametrize("way", ["delete", "delete later", "delete_many", "purge", "purge all", "put"])
 @clause("CH-21", "CH-27")
-async def test_a_deleted_memory_comes_back_from_nowhere(worlds, primary, way):
+async def test_a_deleted_memory_comes_back_from_nowhere(worlds, monkeypatch, primary, way):
     """After each kind of deletion no call shows the memory: not while the primary works, and not from a fallback that
     still has it while the primary is away."""
+    monkeypatch.setattr("memspine.chain.bulk.LIMIT_MAX", 2)  # so that all of an owner are more than a page
     world = worlds(primary=primary, fallbacks=("archive",), read_fallback=True, on_write_failure="spool")
     left = {"b", "c"} if way != "purge all" else set()
     async with world.open() as memory:
@@ -126,6 +127,32 @@ async def test_a_deleted_memory_comes_back_from_nowhere(worlds, primary, way):
         assert await shown(memory) == left
     async with world.open() as memory:  # another process knows it as well
         assert await shown(memory) == left
+
+
+@BOTH
+@clause("CH-27")
+async def test_what_came_between_is_deleted_too(worlds, primary):
+    """What was stored while a delete by a filter was under way, and deleted by it, stays deleted as well."""
+    world = worlds(primary=primary, fallbacks=("archive",), read_fallback=True)
+    store = world["notes"].store
+    delete_many = store.delete_many
+
+    async def between(*arguments, **named):
+        found = await delete_many(*arguments, **named)
+        if named["dry_run"]:
+            await world.add("notes", "d", "walnut a too")
+        return found
+
+    async with world.open() as memory:
+        await three(world, memory)
+        await world.add("archive", "d", "walnut a too")
+        store.delete_many = between
+        assert await memory.delete_many(MemoryFilter(text="walnut a"), dry_run=False) == ("a", "d")
+        world.down("notes")
+        with pytest.raises(BackendUnavailable):
+            await memory.get("d")
+        world.down("team")
+        assert await shown(memory) == {"b", "c"}
 
 
 @BOTH

@@ -413,6 +413,18 @@ def test_kill_9_loses_nothing_acknowledged(tmp_path):
     connection.close()
 
 
+@clause("CH-31", "CH-85")
+async def test_what_is_written_is_on_the_disk(tmp_path):
+    """Every commit is synced, and so is the end of its rollback file: no crash of the system takes it back."""
+    one = journal(await made(tmp_path / "waiting.journal"))
+
+    def settings(connection):
+        return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "journal_mode")]
+
+    assert await one.read(settings) == [2, "truncate"]
+    await one.close()
+
+
 @clause("CH-85")
 async def test_work_that_fails_leaves_nothing(tmp_path):
     """A transaction whose work raises, or whose caller gives up, is undone or done as a whole, and the next one

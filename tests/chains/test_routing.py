@@ -11,7 +11,7 @@ import pytest
 
 from memspine.conformance.clauses import clause
 from memspine.errors import BackendUnavailable, ConflictError, CursorError, InvalidMemoryError, NotFoundError
-from memspine.model import Memory, MemoryFilter
+from memspine.model import Memory, MemoryFilter, NewMemory
 
 from .worlds import ALL, DEADLINE_SECONDS, ME, PLAIN
 
@@ -55,6 +55,7 @@ async def test_a_write_without_a_primary_is_refused(worlds):
         for write in (
             memory.create("two"), memory.update("a", content="x"), memory.delete("a"), memory.purge(["a"]),
             memory.delete_many(MemoryFilter(), dry_run=False), memory.restore("a", revision=1), memory.put([]),
+            memory.create_many([NewMemory(content="two")]),
         ):  # fmt: skip
             with pytest.raises(BackendUnavailable) as caught:
                 await write

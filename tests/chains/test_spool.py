@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -38,29 +39,36 @@ async def test_a_write_waits_for_the_primary(spooling, primary):
         made = await memory.create("three", id="c", key="k", metadata={"n": 1})
         assert (made.pending, made.backend, made.memory.revision, made.created) == (True, "journal", 0, True)
         assert "connection refused" in made.degraded[0]
+        world.clock.forward(60)
         changed = await memory.update("a", content="one again")
         gone = await memory.delete("b")
-        assert (changed.pending, gone.pending, gone.revision, gone.backend) == (True, True, 0, "journal")
+        assert (changed.pending, changed.memory.revision) == (True, 0)
+        assert (gone.pending, gone.revision, gone.backend) == (True, 0, "journal")
         again = await memory.create("three again", key="k", id="c", metadata={"m": 2})
         many = await memory.create_many([NewMemory(content="d"), NewMemory(content="e")], ids=["d", "e"])
         assert [one.pending for one in many] == [True, True]
+        world.clock.forward(60)
+        ends_at = world.clock() + timedelta(days=9)
+        late = await memory.create("f", id="f", expires_at=ends_at)
         assert not again.created
         entries = await memory.journal_entries()
         assert [(one.operation, one.id) for one in entries] == [
-            ("create", "c"), ("update", "a"), ("delete", "b"), ("create", "c"), ("create", "d"), ("create", "e")
+            ("create", "c"), ("update", "a"), ("delete", "b"), ("create", "c"), ("create", "d"), ("create", "e"),
+            ("create", "f"),
         ]  # fmt: skip
     world.clock.forward(3600)
     world.up()
     async with world.open() as memory:
         report = await memory.maintain(["deliver"])
-        assert (report.executed, report.complete, report.troubles) == (6, True, ())
+        assert (report.executed, report.complete, report.troubles) == (7, True, ())
         held = {ref.id: one for ref, one in (await world.held("notes")).items()}
         assert {id: one.content for id, one in held.items()} == {
-            "a": "one again", "c": "three again", "d": "d", "e": "e"
+            "a": "one again", "c": "three again", "d": "d", "e": "e", "f": "f"
         }  # fmt: skip
         assert held["c"].metadata == {"n": 1, "m": 2}
         assert (held["c"].updated_at, held["a"].updated_at) == (again.memory.updated_at, changed.memory.updated_at)
-        assert held["d"].created_at == many[0].memory.created_at
+        assert (held["d"].created_at, held["f"].created_at) == (many[0].memory.created_at, late.memory.created_at)
+        assert held["f"].expires_at == late.memory.expires_at is not None
         await world.quiet(memory)
         assert await world.contents("team") == await world.contents("notes")
         assert await memory.journal_entries() == ()
@@ -86,6 +94,26 @@ async def test_a_write_asks_a_primary_that_is_left_alone_for_nothing(spooling):
         assert await world.contents("notes") == {"a": "one", "b": "last", "c": "many"}
 
 
+@clause("CH-35")
+async def test_a_primary_that_cannot_be_read_is_not_asked_for_what_waits(spooling):
+    """A write behind others asks nothing of a primary that is left alone for reading only: it waits as well."""
+    world = spooling()
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        world.down("notes")
+        assert (await memory.create("two", id="b")).pending
+        for _ in range(3):
+            await memory.get("a")
+        world.up()
+        world["notes"].calls.clear()
+        assert (await memory.create("three", id="c")).pending
+        assert world["notes"].calls == []
+        await world.back(memory)
+        await world.quiet(memory)
+        assert await world.contents("notes") == {"a": "one", "b": "two", "c": "three"}
+
+
 @clause("CH-32")
 async def test_what_needs_the_primary_does_not_wait(spooling):
     """What only the primary can answer is refused while it is down: nothing is kept of it."""
@@ -108,13 +136,17 @@ async def test_what_waits_is_seen_by_get(spooling):
     from get, list and search; what only waits is not found yet, and the answers say that there is more."""
     world = spooling(replicas=("team",), read_fallback=True)
     async with world.open() as memory:
-        await memory.create("walnut one", id="a")
-        await memory.create("walnut two", id="b")
+        for id, content in (("a", "walnut one"), ("b", "walnut two"), ("d", "walnut four")):
+            await memory.create(content, id=id)
         await world.quiet(memory)
         world.down("notes")
         await memory.create("walnut three", id="c")
+        await memory.update("a", content="walnut new")
         await memory.update("a", content="walnut anew")
         await memory.delete("b")
+        await memory.delete("d")
+        await memory.create("walnut four again", id="d")
+        assert (await memory.get("d")).memory.content == "walnut four again"
         found = await memory.get_many(["a", "b", "c"])
         assert {id: (one.memory.content, one.pending, one.backend) for id, one in found.items()} == {
             "a": ("walnut anew", True, "journal"), "c": ("walnut three", True, "journal")
@@ -124,16 +156,36 @@ async def test_what_waits_is_seen_by_get(spooling):
         with pytest.raises(NotFoundError):
             await memory.update("b", content="too late")
         page, counts, hits = await memory.list(), await memory.count(), await memory.search("walnut")
-        assert [one.id for one in page.memories] == ["a"]
-        assert [hit.memory.id for hit in hits.hits] == ["a"]
+        assert {one.id for one in page.memories} == {"a", "d"}
+        assert {hit.memory.id for hit in hits.hits} == {"a", "d"}
         for told in (page.degraded, counts.degraded, hits.trace.degraded):
-            assert any("3 writes wait for the primary" in text for text in told)
+            assert any("6 writes wait for the primary" in text for text in told)
         await world.back(memory)
         await world.quiet(memory)
         found = await memory.get("a")
         assert (found.memory.content, found.pending, found.backend, found.memory.revision) == (
-            "walnut anew", False, "notes", 2
+            "walnut anew", False, "notes", 3
         )  # fmt: skip
+
+
+@clause("CH-33")
+async def test_what_waits_for_a_shared_memory_changes_no_other(spooling):
+    """Among memories of the caller and shared ones of the same id, a waiting write changes the one that it is for, and
+    the caller's own comes first."""
+    world = spooling()
+    everybodys = {"owner": "global", "management": True}
+    async with world.open() as memory:
+        await memory.create("mine", id="a")
+        await memory.create("ours", id="a", **everybodys)
+        await memory.create("ours", id="b", **everybodys)
+        await world.quiet(memory)
+        world.down("notes")
+        await memory.update("a", content="ours anew", **everybodys)
+        await memory.create("mine", id="b")
+        for id in ("a", "b"):
+            found = (await memory.get(id, shared=True)).memory
+            assert (found.owner, found.content) == ("me", "mine")
+        assert (await memory.get("a", owner="global")).memory.content == "ours anew"
 
 
 @clause("CH-35")
@@ -163,6 +215,7 @@ async def test_a_refusal_behind_others_is_the_callers(spooling):
         await world.back(memory)
         with pytest.raises(ConflictError):
             await memory.update("a", content="x", expected_revision=7)
+        assert await memory.journal_entries() == ()
 
 
 @BOTH
@@ -176,26 +229,28 @@ async def test_what_no_longer_fits_is_a_dead_letter(spooling, primary):
         world.down("notes")
         await memory.update("a", content="mine", expected_revision=1)
         await memory.delete("gone")
+        await memory.delete("a", expected_revision=1)
         await memory.create("two", id="b")
         await world["notes"].store.update("a", _content("theirs"), scope=ME, now=world.clock())
+        await memory.create("mine later", id="a")
         await world.back(memory)
         report = await memory.maintain(["deliver"])
-        assert report.executed == 1
+        assert report.executed == 2
         entries = await memory.journal_entries()
         assert [(one.state, one.operation, one.id) for one in entries] == [
-            ("dead", "update", "a"), ("dead", "delete", "gone")
+            ("dead", "update", "a"), ("dead", "delete", "gone"), ("dead", "delete", "a")
         ]  # fmt: skip
         assert "revision" in entries[0].error
-        assert await world.contents("notes") == {"a": "theirs", "b": "two"}
+        assert await world.contents("notes") == {"a": "mine later", "b": "two"}
         status = await memory.status()
-        assert (status.journal.dead, status.journal.pending) == (2, 0)
-        assert any("2 writes that did not go" in line for line in status.problems)
+        assert (status.journal.dead, status.journal.pending) == (3, 0)
+        assert any("3 writes that did not go" in line for line in status.problems)
 
 
 @clause("CH-37")
 async def test_one_write_holds_nobody_up(spooling):
     """A write that fails while the primary works is put off, with those that follow it for the same memory; all others
-    are done. Its pause stands in the journal, and after eight attempts it is a dead letter."""
+    are done. Its pause stands in the journal and grows, and after eight attempts it is a dead letter."""
     world = spooling()
     async with world.open() as memory:
         world.down("notes")
@@ -214,7 +269,7 @@ async def test_one_write_holds_nobody_up(spooling):
         assert any("'p'" in trouble for trouble in report.troubles)
         assert await world.contents("notes") == {"a": "one", "e": "of eve"}
         first, second = await memory.journal_entries()
-        assert (first.attempts, second.attempts) == (1, 0)
+        assert (first.attempts, second.attempts, second.state) == (1, 0, "pending")
         assert first.next_attempt_at > world.clock()
     for attempt in range(2, 9):
         async with world.open() as memory:  # another process keeps to the pause
@@ -223,7 +278,11 @@ async def test_one_write_holds_nobody_up(spooling):
             assert "create" not in world["notes"].calls[calls:]
             world.clock.forward(400)
             await memory.maintain(["deliver"])
-            assert (await memory.journal_entries())[0].attempts == attempt
+            first, second = await memory.journal_entries()
+            assert first.attempts == attempt
+            if attempt < 8:
+                assert second.state == "pending"
+                assert first.next_attempt_at - world.clock() > timedelta(seconds=0.4 * 2**attempt)
     async with world.open() as memory:
         first, *_ = await memory.journal_entries()
         assert (first.state, first.next_attempt_at) == ("dead", None)
@@ -233,8 +292,33 @@ async def test_one_write_holds_nobody_up(spooling):
         assert (await world.contents("notes"))["p"] in ("poison", "poison still")
 
 
+@pytest.mark.parametrize("size", [1, 500])
+@clause("CH-37")
+async def test_what_is_put_off_stays_so_however_much_is_done_at_once(spooling, monkeypatch, size):
+    """What follows a write that was put off waits also where it is executed with other writes, and new memories that
+    are stored together with one that fails are stored."""
+    monkeypatch.setattr("memspine.chain.spool.BATCH", size)
+    world = spooling()
+    async with world.open() as memory:
+        world.down("notes")
+        for id, content in (("a", "one"), ("p", "poison"), ("b", "two")):
+            await memory.create(content, id=id)
+        await memory.update("p", content="three")
+        await memory.create("four", id="c")
+        world.up()
+        for name in ("create", "create_many"):
+            setattr(world["notes"].store, name, _poisoned(getattr(world["notes"].store, name)))
+        await memory.health()
+        assert (await memory.maintain(["deliver"])).executed == 3
+        assert await world.contents("notes") == {"a": "one", "b": "two", "c": "four"}
+        entries = await memory.journal_entries()
+        assert [(one.operation, one.state, one.attempts) for one in entries] == [
+            ("create", "pending", 1), ("update", "pending", 0)
+        ]  # fmt: skip
+
+
 @pytest.mark.parametrize("kind", ["lost", "late", "done", "killed"])
-@pytest.mark.parametrize("write", ["create", "keyed", "update", "delete"])
+@pytest.mark.parametrize("write", ["create", "several", "keyed", "update", "delete"])
 @BOTH
 @clause("CH-38")
 async def test_a_waiting_write_is_done_once(spooling, primary, write, kind):
@@ -246,12 +330,13 @@ async def test_a_waiting_write_is_done_once(spooling, primary, write, kind):
         world.down("notes")
         calls = {
             "create": lambda: memory.create("new", id="n"),
+            "several": lambda: memory.create_many([NewMemory(content="new"), NewMemory(content="newer")]),
             "keyed": lambda: memory.create("new", key="k"),
             "update": lambda: memory.update("a", content="two", expected_revision=1),
             "delete": lambda: memory.delete("a", expected_revision=1),
         }
         await calls[write]()
-    name = {"keyed": "create"}.get(write, write)
+    name = {"keyed": "create", "several": "create_many"}.get(write, write)
     world.up()
     try:
         async with world.open() as memory:
@@ -265,9 +350,57 @@ async def test_a_waiting_write_is_done_once(spooling, primary, write, kind):
         assert await memory.journal_entries() == ()
         held = {one.content: one.revision for one in (await world.held("notes")).values()}
         assert held == {
-            "create": {"one": 1, "new": 1}, "keyed": {"one": 1, "new": 1}, "update": {"two": 2}, "delete": {}
+            "create": {"one": 1, "new": 1}, "several": {"one": 1, "new": 1, "newer": 1},
+            "keyed": {"one": 1, "new": 1}, "update": {"two": 2}, "delete": {},
         }[write]  # fmt: skip
         assert (await world.contents("team")) == (await world.contents("notes"))
+
+
+@pytest.mark.parametrize("seconds", [None, 60.0])
+@BOTH
+@clause("CH-38")
+async def test_all_that_a_dead_process_had_done_is_found(spooling, monkeypatch, primary, seconds):
+    """Of several writes for one memory that were done when their process died none is done again, be there time for
+    all of them or only for few."""
+    monkeypatch.setattr("memspine.chain.spool.FIRST_BATCH", 1)
+    world = spooling(primary=primary)
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        world.down("notes")
+        await memory.update("a", content="two")
+        await memory.update("a", content="three")
+    world.up()
+    with suppress(Killed):
+        async with world.open() as memory:
+            world["journal"].plan("killed", at=2)
+            await memory.maintain(["deliver"])
+    assert (await world.held("notes"))["me", "a"].revision == 3
+    world.up()
+    async with world.open() as memory:
+        await memory.maintain(["deliver"], budget_seconds=seconds)
+        await world.quiet(memory)
+        assert await memory.journal_entries() == ()
+    held = (await world.held("notes"))["me", "a"]
+    assert (held.content, held.revision) == ("three", 3)
+
+
+@clause("CH-38")
+async def test_what_others_stored_is_not_taken_for_done(spooling):
+    """A write that may have been done is done if what is there is not what it makes, though it looks like it."""
+    world = spooling()
+    async with world.open() as memory:
+        await memory.create("one", id="a", metadata={"n": 1})
+        world.down("notes", "reset")
+        await memory.create("new", id="n")
+        await memory.update("a", content="two")
+        world.up()
+        await world.add("notes", "n", "theirs")
+        await world["notes"].store.update("a", _content("two"), scope=ME, now=world.clock() + timedelta(seconds=1))
+        await world["notes"].store.update("a", _content("theirs"), scope=ME, now=world.clock() + timedelta(seconds=2))
+        await world.back(memory)
+        await world.quiet(memory)
+        assert await memory.journal_entries() == ()
+        assert await world.contents("notes") == {"a": "two", "n": "new"}
 
 
 @clause("CH-39")
