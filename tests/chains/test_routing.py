@@ -286,10 +286,11 @@ async def test_what_is_known_of_a_failed_write(worlds, kind, outcome, is_done):
         assert await world.contents("notes") == {"a": "one"}
 
 
+@pytest.mark.parametrize("replicas", [(), ("team",)], ids=["alone", "with a replica"])
 @clause("CH-11")
-async def test_a_write_that_never_began(worlds):
+async def test_a_write_that_never_began(worlds, replicas):
     """A write to a store that cannot even be opened has changed nothing, and says so."""
-    world = worlds()
+    world = worlds(replicas=replicas)
     notes = world.stores.pop("notes")
     async with world.open() as memory:
         with pytest.raises(BackendUnavailable) as caught:
@@ -472,3 +473,30 @@ async def test_what_expired_is_shown_by_nobody(worlds, clock):
             await memory.get("a")
         assert (await memory.search("soon")).hits == ()
         assert await world["team"].store.get("a", scope=ME, now=clock()) is None
+
+
+@clause("CH-26")
+async def test_what_expired_is_shown_by_no_store_whose_clock_is_behind(worlds, clock):
+    """A fallback that does not see yet that a memory has expired shows it in no answer."""
+    world = worlds(read_fallback=True)
+    store = world["team"].store
+
+    def behind(found):
+        async def call(*arguments, now, **named):
+            return await found(*arguments, now=now - timedelta(seconds=100), **named)
+
+        return call
+
+    async with world.open() as memory:
+        await memory.create("walnut soon gone", id="a", expires_at=clock() + timedelta(seconds=60))
+        await memory.create("walnut", id="b")
+        await memory.maintain(["deliver"])
+        for name in ("get_many", "list", "lexical"):
+            setattr(store, name, behind(getattr(store, name)))
+        world.clock.forward(70)
+        world.down("notes")
+        assert await store.get_many(["a"], scope=ME, now=clock()) != {}
+        with pytest.raises(BackendUnavailable):
+            await memory.get("a")
+        assert [one.id for one in (await memory.list()).memories] == ["b"]
+        assert [hit.memory.id for hit in (await memory.search("walnut")).hits] == ["b"]

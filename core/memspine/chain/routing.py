@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
+from memspine import times
 from memspine.chain.answers import Answer, Gathered, Hidden
 from memspine.chain.members import Member, bulk_seconds
 from memspine.chain.notes import Notes, Touched
@@ -226,10 +227,11 @@ class Chain:
         stones: Stones = {}
         if not is_primarys and self.journal is not None:
             stones = await self._stones(refs)
+        now = times.now()
         gone = {
             ref
             for ref, memory in zip(refs, memories, strict=True)
-            if ref in stones and stones[ref].hides(memory.revision)
+            if not is_primarys and (memory.is_expired(now) or (ref in stones and stones[ref].hides(memory.revision)))
         }
         if self._overlay is None:
             return Hidden(refs=frozenset(gone))
