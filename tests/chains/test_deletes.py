@@ -226,6 +226,10 @@ async def test_a_delete_that_nobody_knows_of(worlds, primary, kind, is_done):
         assert set(await world.contents("team")) == expected
         world.down("notes")
         assert await shown(memory) == expected
+        if is_done:
+            with pytest.raises(BackendUnavailable) as caught:
+                await memory.get("a")
+            assert "nobody can say" not in str(caught.value)
 
 
 @BOTH

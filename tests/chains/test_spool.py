@@ -155,6 +155,11 @@ async def test_what_waits_is_seen_by_get(spooling):
             await memory.get("b")
         with pytest.raises(NotFoundError):
             await memory.update("b", content="too late")
+        world.down("team")
+        with pytest.raises(BackendUnavailable):
+            await memory.get("a")  # what it changes cannot be read
+        assert (await memory.get("c")).memory.content == "walnut three"
+        await world.back(memory, "team")
         page, counts, hits = await memory.list(), await memory.count(), await memory.search("walnut")
         assert {one.id for one in page.memories} == {"a", "d"}
         assert {hit.memory.id for hit in hits.hits} == {"a", "d"}
@@ -392,15 +397,15 @@ async def test_what_others_stored_is_not_taken_for_done(spooling):
         await memory.create("one", id="a", metadata={"n": 1})
         world.down("notes", "reset")
         await memory.create("new", id="n")
-        await memory.update("a", content="two")
+        changed = await memory.update("a", content="two")
         world.up()
         await world.add("notes", "n", "theirs")
-        await world["notes"].store.update("a", _content("two"), scope=ME, now=world.clock() + timedelta(seconds=1))
-        await world["notes"].store.update("a", _content("theirs"), scope=ME, now=world.clock() + timedelta(seconds=2))
+        await world["notes"].store.update("a", _content("two"), scope=ME, now=world.clock() - timedelta(seconds=9))
         await world.back(memory)
         await world.quiet(memory)
         assert await memory.journal_entries() == ()
         assert await world.contents("notes") == {"a": "two", "n": "new"}
+        assert (await memory.get("a")).memory.updated_at == changed.memory.updated_at
 
 
 @clause("CH-39")

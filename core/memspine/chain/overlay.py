@@ -9,7 +9,7 @@ from functools import partial
 import attrs
 
 from memspine.chain.answers import JOURNAL, Gathered
-from memspine.chain.operations import Delete, Update, Write, from_waiting
+from memspine.chain.operations import Delete, Write, from_waiting
 from memspine.errors import InvalidMemoryError, JournalError
 from memspine.journal import Journal, entries
 from memspine.journal.entries import Waiting
@@ -61,8 +61,6 @@ class Overlay:
                 if ref.owner != owners[0]:
                     continue  # the caller's own memory of this id comes first
                 memory = None
-            if memory is None and gathered.failures and _changes_only(writes):
-                continue  # what they change cannot be read now, and the failures say why
             memories.pop(ref.id, None)
             after = _after(memory, writes)
             if after is not None:
@@ -90,10 +88,6 @@ def _writes(found: Sequence[Waiting]) -> tuple[Mapping[MemoryRef, list[Write]], 
         else:
             by_ref[MemoryRef(entry.owner, entry.id)].append(write)
     return by_ref, unreadable
-
-
-def _changes_only(writes: Sequence[Write]) -> bool:
-    return all(isinstance(write, Update) for write in writes)
 
 
 def _after(memory: Memory | None, writes: Sequence[Write]) -> Memory | None:
