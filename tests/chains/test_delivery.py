@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 
+import attrs
 import pytest
 
 from memspine import times
 from memspine.conformance.clauses import clause
 from memspine.contracts import Capability
 from memspine.errors import BackendUnavailable, CapabilityError, InvalidMemoryError
-from memspine.model import MemoryChanges, MemoryFilter, NewMemory, Scope
+from memspine.model import MemoryChanges, MemoryFilter, NewMemory, Scope, Tombstone
 
-from .worlds import ALL, ME, PLAIN
+from .worlds import ALL, ME, PLAIN, Killed
 
 BOTH = pytest.mark.parametrize("primary", [ALL, PLAIN], ids=["with a feed", "without a feed"])
 
@@ -52,6 +54,65 @@ async def test_a_new_replica_gets_everything(worlds, primary):
         assert (await memory.status()).backends[1].replica.stage == "following"
 
 
+@pytest.fixture
+def small_pages(monkeypatch):
+    """Pages of two memories or changes, so that few are many."""
+    for module in ("calls", "sources"):
+        monkeypatch.setattr(f"memspine.replication.{module}.PAGE_ROWS", 2)
+
+
+@BOTH
+@clause("CH-50")
+async def test_what_changes_while_it_is_copied(worlds, small_pages, primary):
+    """A copy that takes several pages, each in a round of its own, comes to its end, and what was changed or deleted
+    behind it meanwhile arrives as it is by then."""
+    world = worlds(primary=primary)
+    async with world.open(fallbacks=[]) as memory:
+        for n in range(5):
+            await memory.create(f"m{n}", id=f"m{n}")
+    async with world.open() as memory:
+        deliveries = memory._running.deliveries  # noqa: SLF001 - a round that has time for one page
+        await deliveries.run(seconds=0.0)
+        assert set(await world.contents("team")) == {"m0", "m1"}
+        await memory.delete("m0")
+        await memory.update("m1", content="changed")
+        for _ in range(4):
+            await deliveries.run(seconds=0.0)
+        assert await world.contents("team") == await world.contents("notes")
+        assert set(await world.contents("team")) == {"m1", "m2", "m3", "m4"}
+
+
+@BOTH
+@clause("CH-51")
+async def test_all_changes_arrive_in_one_go(worlds, small_pages, primary):
+    """A round that has time brings all changes, however many pages they are."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await world.quiet(memory)
+        for n in range(5):
+            await memory.create(f"m{n}", id=f"m{n}")
+        report = await memory.maintain(["deliver"])
+        assert (report.delivered, report.complete) == (5, True)
+
+
+@BOTH
+@clause("CH-51")
+async def test_a_change_that_nobody_knows_of_arrives(worlds, primary):
+    """A write whose answer was lost arrives in the replica if it was done, and then nothing is behind any more."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        world.down("notes", "lost", spared=("health",))
+        with pytest.raises(BackendUnavailable):
+            await memory.update("a", content="two")
+        await world.back(memory)
+        await memory.maintain(["deliver"])
+        assert await world.contents("team") == {"a": "two"}
+        await world.quiet(memory)
+        assert (await memory.status()).backends[1].replica.behind == 0
+
+
 @BOTH
 @clause("CH-51")
 async def test_every_change_arrives(worlds, primary):
@@ -79,6 +140,44 @@ async def test_every_change_arrives(worlds, primary):
         await world.quiet(memory)
         assert await same(world, "team", "far", revisions=primary is ALL)
         assert "m0" in await world.contents("far")
+
+
+@BOTH
+@pytest.mark.parametrize("forgets", [False, True])
+@clause("CH-51")
+async def test_a_deletion_is_one_there(worlds, primary, forgets):
+    """What the primary has deleted is deleted in the replica, with a tombstone, though the primary keeps none."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        await memory.delete("a")
+        if forgets:
+            world["notes"].store.state.shelf("me").tombstones.clear()
+        await world.quiet(memory)
+        assert set(await world["team"].store.tombstones(["a"], scope=ME)) == {"a"}
+
+
+@clause("CH-51")
+async def test_a_primary_that_counts_nothing(worlds):
+    """All states of a primary whose revisions are always the same arrive, and deletions among them."""
+    world = worlds(primary=PLAIN)
+    store = world["notes"].store
+    get_many = store.get_many
+
+    async def uncounted(ids, **named):
+        return {id: attrs.evolve(one, revision=1) for id, one in (await get_many(ids, **named)).items()}
+
+    store.get_many = uncounted
+    async with world.open() as memory:
+        for content in ("one", "two", None, "three", "four", None, "two"):
+            if content is None:
+                await memory.delete("a")
+            else:
+                await memory.create(content, id="a")
+            await world.quiet(memory)
+            assert await world.contents("team") == ({} if content is None else {"a": content})
+            assert await memory.journal_entries() == ()
 
 
 @clause("CH-51")
@@ -131,6 +230,71 @@ async def test_nothing_is_given_twice(worlds, primary):
         await world.quiet(other)
         assert world["team"].calls.count("put") == 2
         assert await same(world, "team", revisions=primary is ALL)
+        assert (await memory.status()).backends[1].replica.behind == 0
+
+
+@BOTH
+@pytest.mark.parametrize("last", ["changed again", None])
+@clause("CH-52")
+async def test_a_delivery_that_died(worlds, primary, last):
+    """What a delivery had given when it died is no change of others, though the primary has gone on since."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        await memory.update("a", content="changed")
+    with suppress(Killed):
+        async with world.open() as memory:
+            world["team"].plan("done", spared=set(dir(world["team"].store)) - {"put"})
+            await memory.maintain(["deliver"])
+    world.up()
+    assert await world.contents("team") == {"a": "changed"}
+    async with world.open() as memory:
+        if last is None:
+            await memory.delete("a")
+        else:
+            await memory.update("a", content=last)
+        await world.quiet(memory)
+        assert await world.contents("team") == ({} if last is None else {"a": last})
+        assert await memory.journal_entries() == ()
+
+
+@clause("CH-52")
+async def test_a_deletion_is_given_once(worlds):
+    """A deletion that has arrived is not given again, though the memory is deleted once more."""
+    world = worlds(primary=PLAIN)
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        await memory.delete("a")
+        await world.quiet(memory)
+        puts = world["team"].calls.count("put")
+        await memory.put([Tombstone(id="a", owner="me", revision=2, deleted_at=world.clock())])
+        await world.quiet(memory)
+        assert world["team"].calls.count("put") == puts
+
+
+@clause("CH-53")
+async def test_a_replica_that_others_change_at_the_moment(worlds):
+    """What others change in a replica between a look and the giving is in conflict at once."""
+    world = worlds()
+    store = world["team"].store
+    get_many = store.get_many
+
+    async def late(ids, **named):
+        found = await get_many(ids, **named)
+        store.get_many = get_many
+        await change(world, "team", "a", "theirs")
+        return found
+
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        await memory.update("a", content="mine")
+        store.get_many = late
+        await memory.maintain(["deliver"])
+        assert [one.state for one in await memory.journal_entries()] == ["conflict"]
+        assert await world.contents("team") == {"a": "theirs"}
 
 
 @BOTH
@@ -261,9 +425,11 @@ def _poisoned(put):
 async def test_a_replica_that_is_away(worlds, primary, kind):
     """A replica that does not answer costs no write anything; it is left alone for a pause that every process keeps to,
     and gets everything when it is back."""
-    world = worlds(primary=primary)
-    world.down("team", kind)
+    world = worlds(primary=primary, replicas=("team", "far"))
     async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        world.down("team", kind)
         for n in range(3):
             assert (await memory.create(f"m{n}", id=f"m{n}")).degraded == ()
         await memory.delete("m2")
@@ -277,11 +443,29 @@ async def test_a_replica_that_is_away(worlds, primary, kind):
         world["team"].calls.clear()
         await memory.maintain(["deliver"])
         assert world["team"].calls == []
+        assert await same(world, "far", revisions=primary is ALL)
         world.up()
         world.clock.forward(400)
         await world.quiet(memory)
-        assert await same(world, "team")
+        assert await same(world, "team", "far", revisions=primary is ALL)
         assert (await memory.status()).problems == ()
+
+
+@clause("CH-56")
+async def test_a_replica_that_is_well_and_takes_nothing(worlds):
+    """Where nothing that a replica is given arrives, it is the replica that is left alone, and no memory is set
+    aside."""
+    world = worlds()
+    async with world.open() as memory:
+        for n in range(5):
+            await memory.create(f"m{n}", id=f"m{n}")
+        world.down("team", "reset", spared=set(dir(world["team"].store)) - {"put"})
+        await memory.maintain(["deliver"])
+        assert await memory.journal_entries() == ()
+        assert (await memory.status()).backends[1].replica.attempts == 1
+        world.up()
+        await world.quiet(memory)
+        assert await same(world, "team")
 
 
 @clause("CH-57")
@@ -423,6 +607,26 @@ async def test_what_expired_in_the_primary_expires_there(worlds, primary):
         assert await memory.journal_entries() == ()
 
 
+@BOTH
+@clause("CH-51")
+async def test_what_was_made_again_takes_the_place_of_what_expired(worlds, primary):
+    """A memory that the primary was told to let expire, swept, and was given again arrives in a replica that has heard
+    of none of it and counted further."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await memory.update("a", content="two")
+        await memory.update("a", content="three")
+        await world.quiet(memory)
+        await memory.update("a", expires_at=world.clock() + timedelta(seconds=1))
+        world.clock.forward(2)
+        await memory.maintain(["expire"])
+        assert (await memory.create("afresh", id="a")).memory.revision == 1
+        await world.quiet(memory)
+        assert await world.contents("team") == {"a": "afresh"}
+        assert await memory.journal_entries() == ()
+
+
 @pytest.mark.parametrize("updates", [0, 2])
 @BOTH
 @clause("CH-51")
@@ -489,6 +693,40 @@ async def test_all_whose_turn_has_come_are_tried_in_one_go(worlds):
         store.put = put
         assert await memory.retry() == 250
         assert await same(world, "team")
+
+
+@clause("CH-40")
+async def test_a_retry_waits_for_no_pause(worlds):
+    """A retry tries a replica that is left alone at once."""
+    world = worlds()
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        world.down("team")
+        await memory.maintain(["deliver"])
+        world.up()
+        await memory.maintain(["deliver"])
+        assert await world.contents("team") == {}
+        await memory.retry()
+        assert await world.contents("team") == {"a": "one"}
+
+
+@clause("CH-40")
+async def test_a_retry_of_everything_leaves_conflicts_alone(worlds):
+    """A memory in conflict is tried again only by its number."""
+    world = worlds()
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        await change(world, "team", "a", "theirs")
+        await memory.update("a", content="mine")
+        await world.quiet(memory)
+        await world["team"].store.purge(["a"], scope=ME, now=world.clock())
+        world["team"].store.state.shelf("me").tombstones.clear()  # so that nothing is in the way any more
+        (entry,) = await memory.journal_entries()
+        assert await memory.retry() == 0
+        assert [one.state for one in await memory.journal_entries()] == ["conflict"]
+        assert await memory.retry([entry.number]) == 1
+        assert await world.contents("team") == {"a": "mine"}
 
 
 @clause("CH-57")

@@ -27,7 +27,7 @@ def spooling(worlds):
 
 
 @BOTH
-@clause("CH-31", "CH-34")
+@clause("CH-31", "CH-34", "CH-51")
 async def test_a_write_waits_for_the_primary(spooling, primary):
     """While the primary is down creates, updates and deletes are acknowledged as pending, survive the process, and are
     done with the ids, keys and times that were acknowledged, in their order, when it is back."""
