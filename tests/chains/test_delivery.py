@@ -444,7 +444,13 @@ async def test_a_replica_that_is_away(worlds, primary, kind):
         await memory.maintain(["deliver"])
         assert world["team"].calls == []
         assert await same(world, "far", revisions=primary is ALL)
-        world.up()
+        for attempts in range(2, 6):
+            world.clock.forward(400)
+            await memory.maintain(["deliver"])
+            replica = (await memory.status()).backends[1].replica
+            assert replica.attempts == attempts
+            assert replica.next_attempt_at - world.clock() > timedelta(seconds=0.4 * 2 ** (attempts - 1))
+        await world.back(memory)
         world.clock.forward(400)
         await world.quiet(memory)
         assert await same(world, "team", "far", revisions=primary is ALL)
@@ -544,6 +550,41 @@ async def test_a_purge_reaches_replicas_and_journal(worlds, primary):
         assert changing[0] == "purge"
         assert await world["far"].store.history("a", scope=ME) == ()
         assert await same(world, "team", "far", revisions=primary is ALL)
+        assert await memory.journal_entries() == ()
+
+
+@clause("CH-58")
+async def test_a_purge_of_all_reaches_replicas_that_were_away(worlds):
+    """When all of an owner is purged, a replica that is away is rid of it when it is back, and others' stay."""
+    world = worlds()
+    async with world.open() as memory:
+        await memory.create("private", id="a", owner="eve", management=True)
+        await memory.create("other", id="a")
+        await world.quiet(memory)
+        world.down("team")
+        await memory.purge(None, owner="eve", management=True)
+        await world.back(memory)
+        await world.quiet(memory)
+        assert await world["team"].store.history("a", scope=Scope.of_owner("eve")) == ()
+        assert await world.contents("team") == {"a": "other"}
+
+
+@clause("CH-58")
+async def test_nothing_that_waited_comes_after_a_purge(worlds):
+    """What waited when a memory was purged does not bring it back, though the process died in the purge."""
+    world = worlds(on_write_failure="spool")
+    with suppress(Killed):
+        async with world.open() as memory:
+            await memory.create("private", id="a")
+            world.down("notes")
+            await memory.create("private still", id="a")
+            await world.back(memory)
+            world["notes"].plan("done", spared=set(dir(world["notes"].store)) - {"purge"})
+            await memory.purge(["a"])
+    world.up()
+    async with world.open() as memory:
+        await world.quiet(memory)
+        assert await world.contents("notes") == await world.contents("team") == {}
         assert await memory.journal_entries() == ()
 
 

@@ -87,6 +87,17 @@ async def test_a_journal_that_is_removed_while_it_is_open(tmp_path):
 
 
 @clause("CH-83")
+async def test_all_files_are_for_their_user_alone(tmp_path):
+    """Whatever stands beside the journal has its rights: the file that its writes are rolled back with, and those of
+    locks."""
+    one = journal(tmp_path / "waiting.journal")
+    async with one.held("work"):
+        await one.write(enter("a"))
+        assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
+    await one.close()
+
+
+@clause("CH-83")
 async def test_a_journal_that_others_could_read(tmp_path):
     """A file with wider rights is narrowed to its user when it is opened."""
     path = await made(tmp_path / "waiting.journal")

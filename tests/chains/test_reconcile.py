@@ -40,6 +40,11 @@ async def contents(world):
     return await world.contents("notes"), await world.contents("team")
 
 
+async def revisions(world, name):
+    """At which revision a store has each memory."""
+    return {ref: one.revision for ref, one in (await world.held(name)).items()}
+
+
 @BOTH
 @clause("CH-70")
 async def test_without_a_side_nothing_is_decided(worlds, primary):
@@ -70,6 +75,8 @@ async def test_taking_the_primary(worlds, primary):
         assert notes == team == {
             "same": "same at first", "both": "mine", "there": "there at first", "gone-there": "mine", "new": "mine"
         }  # fmt: skip
+        if primary is ALL:
+            assert await revisions(world, "notes") == await revisions(world, "team")
         assert await memory.journal_entries() == ()
         for id in notes:
             await memory.update(id, content=f"{id} once more")
@@ -84,9 +91,10 @@ async def test_taking_the_primary(worlds, primary):
 async def test_taking_the_replica(worlds, primary):
     """With the replica taken, what it has and has deleted becomes a new revision of the primary, and the replica
     follows from then on."""
-    world = worlds(primary=primary)
+    world = worlds(primary=primary, fallbacks=("archive",))
     async with world.open() as memory:
         await apart(world, memory)
+        await world.add("archive", "gone-there", "at first")
         before = {ref.id: one.revision for ref, one in (await world.held("notes")).items()}
         report = await memory.reconcile("team", take="replica")
         assert (report.settled, report.conflicts) == (5, 0)
@@ -97,6 +105,10 @@ async def test_taking_the_replica(worlds, primary):
         }  # fmt: skip
         held = {ref.id: one for ref, one in (await world.held("notes")).items()}
         assert held["both"].revision > before["both"]
+        world.down("notes")
+        with pytest.raises(BackendUnavailable):
+            await memory.get("gone-there")
+        await world.back(memory)
         await memory.delete("gone")
         for id in ("both", "there", "new-there"):
             await memory.update(id, content=f"{id} once more")
@@ -147,6 +159,21 @@ async def test_what_cannot_be_reconciled(worlds):
         world.down("team")
         with pytest.raises(BackendUnavailable):
             await memory.reconcile("team")
+
+
+@BOTH
+@clause("CH-70")
+async def test_what_is_in_conflict_no_more(worlds, primary):
+    """A reconcile looks at memories in conflict again: where nothing of others is in the way any more, the replica gets
+    the primary's."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await apart(world, memory)
+        await world["team"].store.purge(["both"], scope=ME, now=world.clock())
+        world["team"].store.state.shelf("me").tombstones.clear()
+        await memory.reconcile("team")
+        assert (await world.contents("team"))["both"] == "mine"
+        assert "both" not in {one.id for one in await memory.journal_entries()}
 
 
 # ── status ──
