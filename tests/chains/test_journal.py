@@ -208,8 +208,9 @@ async def test_a_full_disk(tmp_path):
     one = journal(path)
     pages = await one.read(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
     await one.read(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 1}").fetchall())
+    both = [("create", "me", "small", "{}"), ("create", "me", "big", "x" * 100_000)]
     with pytest.raises(JournalError, match="full; make room on the disk"):
-        await one.write(enter("big", body="x" * 100_000))
+        await one.write(partial(entries.append, writes=both, now=NOW))
     assert await ids(one) == ["a"]
     await one.write(enter("big", body="x" * 100_000))
     assert await ids(one) == ["a", "big"]
@@ -224,7 +225,7 @@ from memspine.journal import Journal, entries
 import sqlite3, concurrent.futures.thread, random, urllib.parse
 
 def enter(id, body=""):
-    return lambda c: entries.append(c, [("create", "me", id, body)], 1)
+    return lambda c: (entries.known(c, [1]), entries.append(c, [("create", "me", id, body)], 1))
 
 async def main(path, what):
     journal = Journal(Path(path), primary="notes", plugin="sqlite")
@@ -392,13 +393,14 @@ async def test_what_is_kept_of_a_journal_is_what_stands_in_it(tmp_path):
     await other.write(lambda connection: connection.execute("DELETE FROM entries"))
     assert await kept() == [False] * 3
     locked = sqlite3.connect(path, isolation_level=None)
-    await other.write(enter("a"))
-    locked.execute("BEGIN EXCLUSIVE")
-    asking = asyncio.create_task(kept())
-    await asyncio.sleep(0.1)
-    locked.execute("ROLLBACK")
+    for work, is_there in ((enter("a"), True), (partial(entries.erase, owner="me", ids=None), False)):
+        await other.write(work)
+        locked.execute("BEGIN EXCLUSIVE")
+        asking = asyncio.create_task(kept())
+        await asyncio.sleep(0.1)
+        locked.execute("ROLLBACK")
+        assert await asking == [is_there] * 3
     locked.close()
-    assert await asking == [True] * 3
     await other.close()
     path.unlink()
     assert await kept() == [False] * 3
