@@ -298,7 +298,7 @@ async def test_a_replica_that_others_change_at_the_moment(worlds):
 
 
 @BOTH
-@clause("CH-53")
+@clause("CH-53", "CH-90")
 async def test_a_replica_that_others_changed_is_in_conflict(worlds, primary):
     """What others changed in a replica is not overwritten: both sides stay, it is counted and listed, nothing more of
     that memory is given, and all other memories go on."""
@@ -377,7 +377,7 @@ async def test_a_key_that_is_taken_in_the_replica(worlds):
         assert await memory.journal_entries() == ()
 
 
-@clause("CH-55")
+@clause("CH-55", "CH-90")
 async def test_one_refused_memory_holds_nobody_up(worlds):
     """A memory that a replica does not take is set aside, tried again after a pause that stands in the journal, and
     dead after eight attempts; all others arrive."""
@@ -421,7 +421,7 @@ def _poisoned(put):
 
 @BOTH
 @pytest.mark.parametrize("kind", ["refused", "hang", "reset"])
-@clause("CH-56", "CH-60")
+@clause("CH-56", "CH-60", "CH-90")
 async def test_a_replica_that_is_away(worlds, primary, kind):
     """A replica that does not answer costs no write anything; it is left alone for a pause that every process keeps to,
     and gets everything when it is back."""
@@ -438,8 +438,10 @@ async def test_a_replica_that_is_away(worlds, primary, kind):
         assert not report.complete
         assert report.troubles[0].startswith("team: ")
     async with world.open() as memory:
-        replica = (await memory.status()).backends[1].replica
+        status = await memory.status()
+        replica = status.backends[1].replica
         assert (replica.attempts, replica.next_attempt_at > world.clock()) == (1, True)
+        assert any(line.startswith("team: ") for line in status.problems)
         world["team"].calls.clear()
         await memory.maintain(["deliver"])
         assert world["team"].calls == []
@@ -474,7 +476,7 @@ async def test_a_replica_that_is_well_and_takes_nothing(worlds):
         assert await same(world, "team")
 
 
-@clause("CH-57")
+@clause("CH-57", "CH-90")
 async def test_a_replica_that_the_feed_left_behind(worlds):
     """Where the part of the feed that a replica had to follow was trimmed, nothing more is given and the status asks
     for a reconcile, which finds all that was changed and deleted."""
@@ -613,7 +615,7 @@ async def test_a_purge_that_a_replica_cannot_do_holds_nothing_up(worlds):
         assert "purge" in entry.error
 
 
-@clause("CH-59")
+@clause("CH-59", "CH-90")
 async def test_a_replica_that_cannot_be_one(worlds):
     """A store that turns out to take no whole records when it is opened is told as a trouble; nothing is forgotten."""
     world = worlds()

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from memspine.conformance.clauses import clause
-from memspine.errors import JournalError
+from memspine.errors import BackendUnavailable, JournalError
 from memspine.journal import Journal, entries
 from memspine.journal.schema import VERSION
 
@@ -199,6 +199,26 @@ async def test_a_chain_whose_journal_cannot_be_used(worlds):
                 await call
         assert (await memory.get("a")).memory.content == "two"
         assert any("belongs to the chain" in line for line in (await memory.status()).problems)
+
+
+@clause("CH-86", "CH-22")
+async def test_a_delete_whose_end_cannot_be_noted(worlds):
+    """A delete that the primary has done is acknowledged though the journal broke meanwhile; the answer says so, no
+    fallback shows the memory, and it is settled when the journal works again."""
+    world = worlds()
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        world["journal"].plan("refused", at=2)
+        deleted = await memory.delete("a")
+        assert (deleted.revision, deleted.backend) == (2, "notes")
+        assert "not noted yet in the journal" in deleted.degraded[0]
+        world.down("notes")
+        with pytest.raises(BackendUnavailable, match="nobody can say"):
+            await memory.get("a")
+        await world.back(memory)
+        await world.quiet(memory)
+        assert await world.contents("team") == {}
 
 
 @clause("CH-82")
@@ -404,6 +424,23 @@ async def test_what_is_kept_of_a_journal_is_what_stands_in_it(tmp_path):
     await other.close()
     path.unlink()
     assert await kept() == [False] * 3
+    await one.close()
+
+
+@clause("CH-84")
+async def test_what_is_written_while_it_is_asked_is_not_missed(tmp_path):
+    """What another process writes between a question and the note of its answer is in the next answer."""
+    path = await made(tmp_path / "waiting.journal")
+    one, others = journal(path), sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+
+    def counted(connection):
+        (found,) = connection.execute("SELECT count(*) FROM entries").fetchone()
+        if found == 1:
+            entries.append(others, [("create", "me", "b", "{}")], NOW)
+        return found
+
+    assert [await one.kept(counted) for _ in range(3)] == [1, 2, 2]
+    others.close()
     await one.close()
 
 

@@ -204,8 +204,12 @@ async def test_the_status_says_how_everything_stands(worlds, primary):
         status = await memory.status()
         assert not status.backends[0].health.ok
         assert (status.journal.pending, status.journal.oldest_at is not None) == (1, True)
+        assert "connection refused" in status.journal.reason
         assert status.backends[1].replica.behind is None
         assert [line.split(":")[0] for line in status.problems] == ["notes"]
+        for _ in range(3):
+            await memory.get("a")
+        assert (await memory.status()).backends[0].breaker == "open for reading: connection refused"
         await world.back(memory)
         await world.quiet(memory)
         status = await memory.status()
@@ -228,6 +232,42 @@ async def test_the_status_is_told_whatever_is_broken(worlds, kind):
         status = await memory.status()
         assert [line.split(":")[0] for line in status.problems] == ["notes", "team", "archive", "journal"]
         assert status.journal.error
+
+
+@clause("CH-90")
+async def test_the_status_of_a_primary_whose_feed_is_broken(worlds):
+    """Where the primary is well and its feed is not, nobody can say how far a replica is, and why is a problem."""
+    world = worlds()
+    async with world.open() as memory:
+        await memory.create("one")
+        await world.quiet(memory)
+        world.down("notes", "reset", spared=set(dir(world["notes"].store)) - {"changes"})
+        status = await memory.status()
+        assert status.backends[1].replica.behind is None
+        (problem,) = status.problems
+        assert problem.startswith("team: ")
+        assert "connection reset" in problem
+
+
+@BOTH
+@clause("CH-90")
+async def test_the_status_counts_what_is_behind_page_by_page(worlds, monkeypatch, primary):
+    """Of many changes a page is counted, and the status says that there are more; one that was begun counts as well."""
+    monkeypatch.setattr("memspine.replication.sources.PAGE_ROWS", 2)
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await world.quiet(memory)
+        for n in range(3):
+            await memory.create(f"m{n}", id=f"m{n}")
+        replica = (await memory.status()).backends[1].replica
+        assert (replica.behind, replica.behind_more) == (2, True)
+        await world.quiet(memory)
+        world.down("notes", "lost", spared=("health",))
+        with pytest.raises(BackendUnavailable):
+            await memory.update("m0", content="changed")
+        await world.back(memory)
+        replica = (await memory.status()).backends[1].replica
+        assert (replica.behind, replica.behind_more) == (1, False)
 
 
 @clause("CH-90")

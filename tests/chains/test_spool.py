@@ -224,7 +224,7 @@ async def test_a_refusal_behind_others_is_the_callers(spooling):
 
 
 @BOTH
-@clause("CH-36")
+@clause("CH-36", "CH-90")
 async def test_what_no_longer_fits_is_a_dead_letter(spooling, primary):
     """A waiting write keeps the revision that it was based on: changed meanwhile, it is a dead letter that says why,
     and all others are done, those of the same memory too."""
