@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from memspine.conformance.clauses import clause
@@ -13,8 +15,9 @@ from .worlds import ALL, ME, PLAIN, change, same
 BOTH = pytest.mark.parametrize("primary", [ALL, PLAIN], ids=["with a feed", "without a feed"])
 
 
+@pytest.mark.parametrize("times", [1, 2])
 @clause("CH-53")
-async def test_a_replica_that_others_change_at_the_moment(worlds):
+async def test_a_replica_that_others_change_at_the_moment(worlds, times):
     """What others change in a replica between a look and the giving is in conflict at once."""
     world = worlds()
     store = world["team"].store
@@ -23,7 +26,8 @@ async def test_a_replica_that_others_change_at_the_moment(worlds):
     async def late(ids, **named):
         found = await get_many(ids, **named)
         store.get_many = get_many
-        await change(world, "team", "a", "theirs")
+        for _ in range(times):
+            await change(world, "team", "a", "theirs")
         return found
 
     async with world.open() as memory:
@@ -61,6 +65,30 @@ async def test_a_replica_that_others_changed_is_in_conflict(worlds, primary):
         await memory.update("a", content="mine again")
         await world.quiet(memory)
         assert (await world.contents("team"))["a"] == "theirs"
+
+
+@clause("CH-53")
+async def test_what_a_new_replica_had_before(worlds):
+    """A memory of others that a new replica has, older and at a higher revision than the primary's of the same id, is
+    in conflict, and so is one whose namesake has expired; an older state of the primary's is brought up to date."""
+    world = worlds()
+    for id in ("theirs", "gone", "ours"):
+        await world.add("team", id, "at first")
+    for _ in range(3):
+        await change(world, "team", "theirs", "theirs")
+    world.clock.forward(60)
+    async with world.open() as memory:
+        await world.quiet(memory)
+        await memory.create("mine", id="theirs")
+        await memory.create("soon gone", id="gone", expires_at=world.clock() + timedelta(seconds=1))
+        await memory.create("mine", id="ours")
+        await memory.update("ours", content="mine anew")
+        world.clock.forward(2)
+        await world.quiet(memory)
+        assert await world.contents("team") == {"theirs": "theirs", "gone": "at first", "ours": "mine anew"}
+        assert {(one.id, one.state) for one in await memory.journal_entries()} == {
+            ("theirs", "conflict"), ("gone", "conflict")
+        }  # fmt: skip
 
 
 @BOTH
@@ -178,7 +206,7 @@ async def test_all_whose_turn_has_come_are_tried_in_one_go(worlds):
         assert await same(world, "team")
 
 
-@clause("CH-40")
+@clause("CH-40", "CH-53")
 async def test_a_retry_of_everything_leaves_conflicts_alone(worlds):
     """A memory in conflict is tried again only by its number."""
     world = worlds()
@@ -190,8 +218,11 @@ async def test_a_retry_of_everything_leaves_conflicts_alone(worlds):
         await world.quiet(memory)
         await world["team"].store.purge(["a"], scope=ME, now=world.clock())
         world["team"].store.state.shelf("me").tombstones.clear()  # so that nothing is in the way any more
+        await memory.update("a", content="mine still")
+        await world.quiet(memory)
+        assert await world.contents("team") == {}
         (entry,) = await memory.journal_entries()
         assert await memory.retry() == 0
         assert [one.state for one in await memory.journal_entries()] == ["conflict"]
         assert await memory.retry([entry.number]) == 1
-        assert await world.contents("team") == {"a": "mine"}
+        assert await world.contents("team") == {"a": "mine still"}

@@ -170,6 +170,43 @@ async def test_a_purge_of_all_reaches_replicas_that_were_away(worlds):
         assert await world.contents("team") == {"a": "other"}
 
 
+@pytest.mark.parametrize("ids", [["a"], None])
+@clause("CH-58")
+async def test_a_purge_leaves_nothing_in_the_journal(worlds, ids):
+    """A write that did not go is erased with its memory, down to the file, and that of another owner stays."""
+    world = worlds(on_write_failure="spool")
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await memory.create("one", id="a", owner="eve", management=True)
+        world.down("notes")
+        await memory.update("a", content="a secret", expected_revision=7)
+        await memory.update("a", content="another", expected_revision=7, owner="eve", management=True)
+        await world.back(memory)
+        await world.quiet(memory)
+        assert [one.state for one in await memory.journal_entries()] == ["dead", "dead"]
+        await memory.purge(ids)
+        assert [one.owner for one in await memory.journal_entries()] == ["eve"]
+        assert b"a secret" not in memory._running.chain.journal.path.read_bytes()  # noqa: SLF001
+
+
+@clause("CH-58", "CH-70")
+async def test_a_reconcile_erases_first(worlds):
+    """What a replica has to erase is erased before a reconcile brings it anything, though it failed lately."""
+    world = worlds()
+    async with world.open() as memory:
+        await memory.create("private", id="a")
+        await world.quiet(memory)
+        world.down("team")
+        await memory.purge(["a"])
+        await memory.create("later", id="b")
+        await memory.maintain(["deliver"])
+        await world.back(memory)
+        world["team"].calls.clear()
+        await memory.reconcile("team")
+        assert next(name for name in world["team"].calls if name in ("put", "purge")) == "purge"
+        assert await world.contents("team") == {"b": "later"}
+
+
 @clause("CH-58")
 async def test_nothing_that_waited_comes_after_a_purge(worlds):
     """What waited when a memory was purged does not bring it back, though the process died in the purge."""

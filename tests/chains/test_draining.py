@@ -186,12 +186,14 @@ async def test_what_others_stored_is_not_taken_for_done(spooling):
     """A write that may have been done is done if what is there is not what it makes, though it looks like it."""
     world = spooling()
     async with world.open() as memory:
-        await memory.create("one", id="a", metadata={"n": 1})
+        await memory.create("one", id="a")
         world.down("notes", "reset")
         await memory.create("new", id="n")
-        changed = await memory.update("a", content="two")
-        world.up()
         await world.add("notes", "n", "theirs")
+        await world.back(memory)
+        await world.quiet(memory)
+        world.down("notes", "reset")
+        changed = await memory.update("a", content="two")
         await world["notes"].store.update("a", _content("two"), scope=ME, now=world.clock() - timedelta(seconds=9))
         await world.back(memory)
         await world.quiet(memory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 
@@ -165,15 +166,16 @@ async def test_what_cannot_be_reconciled(worlds):
 @clause("CH-70")
 async def test_what_is_in_conflict_no_more(worlds, primary):
     """A reconcile looks at memories in conflict again: where nothing of others is in the way any more, the replica gets
-    the primary's."""
+    the primary's, and what neither has is settled."""
     world = worlds(primary=primary)
     async with world.open() as memory:
         await apart(world, memory)
         await world["team"].store.purge(["both"], scope=ME, now=world.clock())
         world["team"].store.state.shelf("me").tombstones.clear()
+        await world["team"].store.delete("gone", scope=ME, now=world.clock())
         await memory.reconcile("team")
         assert (await world.contents("team"))["both"] == "mine"
-        assert "both" not in {one.id for one in await memory.journal_entries()}
+        assert not {"both", "gone"} & {one.id for one in await memory.journal_entries()}
 
 
 # ── status ──
@@ -294,5 +296,11 @@ async def test_a_reconcile_never_lists_for_callers(worlds):
         await memory.create("of eve", id="a", owner="eve", management=True)
         report = await memory.reconcile("team")
         assert report.copied == 2
+        await memory.update("a", content="changed")
+        await memory.update("a", content="changed", owner="eve", management=True)
+        world["notes"].store.state.feed.trim(None, before=world.clock() + timedelta(days=1), limit=100)
+        report = await memory.reconcile("team")
+        assert report.copied == 2
+        assert {one.content for one in (await world.held("team")).values()} == {"changed"}
         page = await world["team"].store.list(MemoryFilter(), scope=EVERYONE, now=world.clock(), limit=10)
         assert {one.owner for one in page.memories} == {"me", "eve"}

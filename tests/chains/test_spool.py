@@ -24,6 +24,7 @@ async def test_a_write_waits_for_the_primary(spooling, primary):
     async with world.open() as memory:
         await memory.create("one", id="a")
         await memory.create("two", id="b")
+        await world.quiet(memory)
         world.down("notes")
         made = await memory.create("three", id="c", key="k", metadata={"n": 1})
         assert (made.pending, made.backend, made.memory.revision, made.created) == (True, "journal", 0, True)
