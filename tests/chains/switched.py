@@ -12,12 +12,13 @@ from memspine.errors import BackendUnavailable
 from memspine.journal import Journal, replicas
 from memspine.replication import Deliveries
 
-OUTAGES = ("up", "refused", "lost", "broken")
+OUTAGES = ("up", "refused", "lost", "broken", "picky")
+WRITING = ("create", "create_many", "update", "delete", "put")
 
 
 class Switched(ReferenceBackend):
     """The reference backend. Refused, it does nothing and says so; lost, it does everything and its answer never comes;
-    broken, whatever it does ends in an error that is none of ours."""
+    broken, whatever it does ends in an error that is none of ours; picky, so does whatever writes."""
 
     outage = "up"
 
@@ -30,7 +31,7 @@ class Switched(ReferenceBackend):
         async def call(*args, **kwargs):
             if outage == "refused":
                 raise BackendUnavailable(self.name, "connection refused")
-            if outage == "broken":
+            if outage == "broken" or (outage == "picky" and name in WRITING):
                 raise RuntimeError("500")
             result = await found(*args, **kwargs)
             if outage == "lost":

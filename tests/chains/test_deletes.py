@@ -402,3 +402,23 @@ async def test_what_is_stored_again_outlives_a_delete_whose_answer_was_lost(worl
         await world.quiet(memory)
         world.down("notes")
         assert (await memory.get(old.memory.id)).memory.content == "two"
+
+
+@clause("CH-86", "CH-22")
+async def test_a_delete_whose_end_cannot_be_noted(worlds):
+    """A delete that the primary has done is acknowledged though the journal broke meanwhile; the answer says so, no
+    fallback shows the memory, and it is settled when the journal works again."""
+    world = worlds()
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        world["journal"].plan("refused", at=2)
+        deleted = await memory.delete("a")
+        assert (deleted.revision, deleted.backend) == (2, "notes")
+        assert "not noted yet in the journal" in deleted.degraded[0]
+        world.down("notes")
+        with pytest.raises(BackendUnavailable, match="nobody can say"):
+            await memory.get("a")
+        await world.back(memory)
+        await world.quiet(memory)
+        assert await world.contents("team") == {}

@@ -147,6 +147,30 @@ async def test_a_reconcile_that_fails_forgets_nothing(worlds, primary, store):
     assert at > 5
 
 
+@BOTH
+@clause("CH-70", "CH-73")
+async def test_what_is_stored_during_a_reconcile(worlds, primary):
+    """What is stored behind the comparison's back arrives as well, by the time that it is over or with the next
+    delivery."""
+    world = worlds(primary=primary)
+    store = world["team"].store
+    listing = store.list
+
+    async def late(*arguments, **named):
+        found = await listing(*arguments, **named)
+        store.list = listing
+        await memory.create("late", id="late")
+        return found
+
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        store.list = late
+        await memory.reconcile("team")
+        await world.quiet(memory)
+        assert await world.contents("team") == {"a": "one", "late": "late"}
+
+
 @clause("CH-74")
 async def test_what_cannot_be_reconciled(worlds):
     """Only a replica of the chain can be reconciled, and only the two sides can be taken."""
