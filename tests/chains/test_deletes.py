@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -338,6 +339,32 @@ async def test_what_is_stored_again_is_shown_again(worlds, primary):
         found = await memory.get("a")
         assert (found.memory.content, found.backend) == ("walnut anew", "team")
         assert await shown(memory) == {"a", "b", "c"}
+
+
+@BOTH
+@clause("CH-24")
+async def test_what_is_stored_again_under_a_lower_revision(worlds, primary):
+    """A memory that was deleted, made again for a moment, swept, and made again with its revisions counted anew is
+    shown by a replica once it has it, and is hidden when it is deleted again."""
+    world = worlds(primary=primary, read_fallback=True)
+    async with world.open() as memory:
+        await memory.create("walnut", id="a")
+        await memory.update("a", content="walnut two")
+        await memory.delete("a")
+        await world.quiet(memory)
+        await memory.create("walnut three", id="a", expires_at=world.clock() + timedelta(seconds=1))
+        world.clock.forward(2)
+        await memory.maintain(["expire"])
+        assert (await memory.create("walnut anew", id="a")).memory.revision == 1
+        await world.quiet(memory)
+        world.down("notes")
+        assert await shown(memory) == {"a"}
+        await world.back(memory)
+        world.down("team")
+        await memory.delete("a")
+        await world.back(memory, "team")
+        world.down("notes")
+        assert await shown(memory) == set()
 
 
 @BOTH

@@ -302,6 +302,51 @@ async def test_what_was_made_again_takes_the_place_of_what_expired(worlds, prima
         assert await memory.journal_entries() == ()
 
 
+@pytest.mark.parametrize("way", ["deleted before", "deleted before by one that died", "deleted after"])
+@BOTH
+@clause("CH-51")
+async def test_a_deletion_and_a_life_that_was_forgotten(worlds, primary, way):
+    """Where a memory expired and was swept before it was made again, so that its revisions began anew, a deletion that
+    came before or after that is in no state's way."""
+    world = worlds(primary=primary)
+
+    async def forgotten(memory):
+        await memory.create("for a moment", id="a", expires_at=world.clock() + timedelta(seconds=1))
+        world.clock.forward(2)
+        await memory.maintain(["expire"])
+
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        for n in range(3):
+            await memory.update("a", content=f"one {n}")
+        await world.quiet(memory)
+        if way == "deleted before":
+            await memory.delete("a")
+            await world.quiet(memory)
+            await forgotten(memory)
+        elif way == "deleted before by one that died":
+            await memory.delete("a")
+            world["team"].plan("lost", spared=set(dir(world["team"].store)) - {"put"})
+            await memory.maintain(["deliver"])
+            await world.back(memory)
+            await forgotten(memory)
+        else:
+            await forgotten(memory)
+            await memory.create("afresh", id="a")
+            await memory.delete("a")
+            await world.quiet(memory)
+            assert await world.contents("team") == {}
+        for content in ("made again", "and changed", None, "once more"):
+            if content is None:
+                await memory.delete("a")
+            else:
+                await memory.create(content, id="a")
+            await world.quiet(memory)
+            assert await world.contents("team") == ({} if content is None else {"a": content})
+            assert await memory.journal_entries() == ()
+        assert await same(world, "team", revisions=primary is ALL)
+
+
 @pytest.mark.parametrize("updates", [0, 2])
 @BOTH
 @clause("CH-51")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from memspine.model import MemoryRef
+from memspine import times
+from memspine.model import Memory, MemoryRef
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -73,6 +74,16 @@ def lift(connection: Connection, owner: str, ids: Iterable[str]) -> None:
     """Drop the tombstones of memories that are there again."""
     connection.executemany(
         "DELETE FROM tombstones WHERE owner = ? AND id = ? AND NOT is_begun", ((owner, id) for id in ids)
+    )
+
+
+def lift_overtaken(connection: Connection, memories: Iterable[Memory]) -> None:
+    """Drop the tombstones of memories that are there again at a revision which those would hide: they expired and were
+    swept since, so that they are counted anew."""
+    connection.executemany(
+        "DELETE FROM tombstones "
+        "WHERE owner = ? AND id = ? AND revision >= ? AND deleted_at < ? AND NOT is_begun",  # not of a later deletion
+        ((one.owner, one.id, one.revision, times.to_milliseconds(one.updated_at)) for one in memories),
     )
 
 

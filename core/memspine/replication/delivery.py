@@ -18,7 +18,7 @@ from memspine.chain import Chain, Member
 from memspine.chain.members import bulk_seconds
 from memspine.contracts import Capability, MemoryBackend
 from memspine.errors import BackendUnavailable, CapabilityError, CursorError, MemspineError
-from memspine.journal import Journal, entries, replicas
+from memspine.journal import Journal, entries, intents, replicas
 from memspine.journal.replicas import ReplicaPosition
 from memspine.model import Memory, MemoryRef, Scope, Tombstone
 from memspine.replication.calls import by_owner
@@ -202,6 +202,7 @@ class Delivery:
             same = {ref: _state(there[ref]) for ref, one in plans.items() if one.verdict == "same" and ref in there}
             arrived = {ref: expected[ref] for ref in given.arrived}
             replicas.note_sent(connection, name, {**same, **arrived})
+            intents.lift_overtaken(connection, [source.memory for source in page.sources if source.memory is not None])
             done = [ref for ref in plans if ref in aside and ref not in conflicts and ref not in given.refused]
             entries.clear(connection, name, done)
             for ref, reason in conflicts.items():
