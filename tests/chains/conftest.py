@@ -52,3 +52,13 @@ def worlds(quick_path, monkeypatch, clock):
         return World(stores, settings, offered(stores, monkeypatch), clock, is_quick)
 
     return make
+
+
+@pytest.fixture
+def spooling(worlds):
+    """Makes a world whose writes wait while the primary is down."""
+
+    def make(**options):
+        return worlds(on_write_failure="spool", **options)
+
+    return make

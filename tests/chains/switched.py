@@ -12,12 +12,13 @@ from memspine.delivery import Debts
 from memspine.errors import BackendUnavailable
 from memspine.journal import Journal, Whose, replicas
 
-OUTAGES = ("up", "refused", "lost", "broken")
+OUTAGES = ("up", "refused", "lost", "broken", "picky")
+WRITING = ("create", "create_many", "update", "delete", "put")
 
 
 class Switched(ReferenceBackend):
     """The reference backend. Refused, it does nothing and says so; lost, it does everything and its answer never comes;
-    broken, whatever it does ends in an error that is none of ours."""
+    broken, whatever it does ends in an error that is none of ours; picky, so does whatever writes."""
 
     outage = "up"
 
@@ -30,7 +31,7 @@ class Switched(ReferenceBackend):
         async def call(*args, **kwargs):
             if outage == "refused":
                 raise BackendUnavailable(self.name, "connection refused")
-            if outage == "broken":
+            if outage == "broken" or (outage == "picky" and name in WRITING):
                 raise RuntimeError("500")
             result = await found(*args, **kwargs)
             if outage == "lost":
@@ -70,14 +71,17 @@ class World:
         return [self.primary, *self.replicas, *self.fallbacks]
 
     async def heal(self):
-        """Every store works, and nobody waits for a pause to end."""
+        """Every store works, no pause lasts any more, and what was begun and not ended was so long ago."""
         for one in self.stores:
             one.outage = "up"
         await self.chain.health()
         await self.journal.write(replicas.hurry)
-        await self.journal.write(
-            lambda connection: connection.execute("UPDATE entries SET next_attempt_at = NULL WHERE state = 'pending'")
-        )
+        for passed in (
+            "UPDATE entries SET next_attempt_at = NULL WHERE state = 'pending'",
+            "UPDATE tombstones SET deleted_at = 1 WHERE is_begun",
+            "UPDATE outbox SET begun_at = 1 WHERE begun_at IS NOT NULL",
+        ):
+            await self.journal.write(partial(_executed, statement=passed))
 
     async def settle(self):
         """Deliver until nothing is owed any more."""
@@ -95,3 +99,7 @@ class World:
 @asynccontextmanager
 async def _opened(backend):
     yield backend
+
+
+def _executed(connection, *, statement):
+    connection.execute(statement)

@@ -19,40 +19,12 @@ import pytest
 
 from memspine.conformance.clauses import clause
 from memspine.errors import JournalError
-from memspine.journal import Journal, Whose, entries
+from memspine.journal import entries
 from memspine.journal.schema import VERSION
 
+from .journals import closing, enter, ids, journal, made
+
 NOW = 1_750_000_000_000
-
-
-def journal(path, *, primary="notes", plugin="sqlite", store="", place=""):
-    return Journal(Path(path), whose=Whose(primary=primary, plugin=plugin, store=store, place=place))
-
-
-def enter(id, *, owner="me", body="{}"):
-    """Work that enters a write."""
-    return partial(entries.append, writes=[("create", owner, id, body)], now=NOW)
-
-
-async def ids(one):
-    """The ids of what waits, in order."""
-    return [entry.id for entry in await one.read(partial(entries.waiting, after=0, limit=1_000_000))]
-
-
-async def closing(one):
-    """The same, of a journal that is closed then."""
-    found = await ids(one)
-    await one.close()
-    return found
-
-
-async def made(path, *names):
-    """A journal of the primary `notes` in sqlite that was written and closed."""
-    one = journal(path)
-    for name in names or ("a",):
-        await one.write(enter(name))
-    await one.close()
-    return Path(path)
 
 
 @clause("CH-80")
@@ -85,6 +57,17 @@ async def test_a_journal_that_is_removed_while_it_is_open(tmp_path):
     await one.write(enter("d"))
     await one.close()
     assert await closing(journal(path)) == ["c", "d"]
+
+
+@clause("CH-83")
+async def test_all_files_are_for_their_user_alone(tmp_path):
+    """Whatever stands beside the journal has its rights: the file that its writes are rolled back with, and those of
+    locks."""
+    one = journal(tmp_path / "waiting.journal")
+    async with one.held("work"):
+        await one.write(enter("a"))
+        assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
+    await one.close()
 
 
 @clause("CH-83")
@@ -192,29 +175,6 @@ async def test_a_journal_of_another_chain(tmp_path, other, said):
     assert await closing(journal(path)) == ["a"]
 
 
-@clause("CH-86")
-async def test_a_chain_whose_journal_cannot_be_used(worlds):
-    """With a journal of another chain the primary is read and written as ever, all that needs the journal raises, and
-    the status tells why."""
-    world = worlds()
-    await made(world.settings["journal"]["path"])
-    async with world.open() as memory:
-        await memory.create("one", id="a")
-        await memory.update("a", content="two")
-        assert (await memory.get("a")).memory.content == "two"
-        assert len((await memory.search("two")).hits) == 1
-        for call in (
-            memory.delete("a"),
-            memory.maintain(["deliver"]),
-            memory.journal_entries(),
-            memory.reconcile("team"),
-        ):
-            with pytest.raises(JournalError, match="belongs to the chain"):
-                await call
-        assert (await memory.get("a")).memory.content == "two"
-        assert any("belongs to the chain" in line for line in (await memory.status()).problems)
-
-
 @clause("CH-82")
 async def test_a_full_disk(tmp_path):
     """On a full disk a write raises JournalError, leaves what was there, and works when there is room again."""
@@ -222,8 +182,9 @@ async def test_a_full_disk(tmp_path):
     one = journal(path)
     pages = await one.read(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
     await one.read(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 1}").fetchall())
+    both = [("create", "me", "small", "{}"), ("create", "me", "big", "x" * 100_000)]
     with pytest.raises(JournalError, match="full; make room on the disk"):
-        await one.write(enter("big", body="x" * 100_000))
+        await one.write(partial(entries.append, writes=both, now=NOW))
     assert await ids(one) == ["a"]
     await one.write(enter("big", body="x" * 100_000))
     assert await ids(one) == ["a", "big"]
@@ -238,7 +199,7 @@ from memspine.journal import Journal, Whose, entries
 import sqlite3, concurrent.futures.thread, random, urllib.parse
 
 def enter(id, body=""):
-    return lambda c: entries.append(c, [("create", "me", id, body)], 1)
+    return lambda c: (entries.known(c, [1]), entries.append(c, [("create", "me", id, body)], 1))
 
 async def main(path, what):
     journal = Journal(Path(path), whose=Whose(primary="notes", plugin="sqlite"))
@@ -409,16 +370,34 @@ async def test_what_is_kept_of_a_journal_is_what_stands_in_it(tmp_path):
     await other.write(lambda connection: connection.execute("DELETE FROM entries"))
     assert await kept() == [False] * 3
     locked = sqlite3.connect(path, isolation_level=None)
-    await other.write(enter("a"))
-    locked.execute("BEGIN EXCLUSIVE")
-    asking = asyncio.create_task(kept())
-    await asyncio.sleep(0.1)
-    locked.execute("ROLLBACK")
+    for work, is_there in ((enter("a"), True), (partial(entries.erase, owner="me", ids=None), False)):
+        await other.write(work)
+        locked.execute("BEGIN EXCLUSIVE")
+        asking = asyncio.create_task(one.kept(entries.has_any_waiting))
+        await asyncio.sleep(0.1)
+        locked.execute("ROLLBACK")
+        assert await asking == is_there
     locked.close()
-    assert await asking == [True] * 3
     await other.close()
     path.unlink()
     assert await kept() == [False] * 3
+    await one.close()
+
+
+@clause("CH-84")
+async def test_what_is_written_while_it_is_asked_is_not_missed(tmp_path):
+    """What another process writes between a question and the note of its answer is in the next answer."""
+    path = await made(tmp_path / "waiting.journal")
+    one, others = journal(path), sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+
+    def counted(connection):
+        (found,) = connection.execute("SELECT count(*) FROM entries").fetchone()
+        if found == 1:
+            entries.append(others, [("create", "me", "b", "{}")], NOW)
+        return found
+
+    assert [await one.kept(counted) for _ in range(3)] == [1, 2, 2]
+    others.close()
     await one.close()
 
 
@@ -439,6 +418,18 @@ def test_kill_9_loses_nothing_acknowledged(tmp_path):
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
+
+
+@clause("CH-31", "CH-85")
+async def test_what_is_written_is_on_the_disk(tmp_path):
+    """Every commit is synced, and so is the end of its rollback file: no crash of the system takes it back."""
+    one = journal(await made(tmp_path / "waiting.journal"))
+
+    def settings(connection):
+        return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "journal_mode")]
+
+    assert await one.read(settings) == [2, "truncate"]
+    await one.close()
 
 
 @clause("CH-85")

@@ -12,6 +12,7 @@ from memspine.errors import BackendUnavailable, JournalError
 from memspine.ids import keyed_id
 
 from .book import Book
+from .journals import made
 from .worlds import ALL, PLAIN, Killed
 
 KEYED = keyed_id("me", "k")
@@ -121,3 +122,28 @@ async def test_an_outage_at_every_step(worlds, mode, outage):
             found[at, world[store].calls[at - 1]] = faults
     assert at > 10
     assert [f"call {at}, {name}: {fault}" for (at, name), faults in found.items() for fault in faults] == []
+
+
+@clause("CH-86")
+async def test_a_chain_whose_journal_cannot_be_used(worlds):
+    """With a journal of another chain the primary is read and written as ever, all that needs the journal raises, and
+    the status tells why."""
+    world = worlds()
+    await made(world.settings["journal"]["path"])
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await memory.update("a", content="two")
+        found = await memory.get("a")
+        assert found.memory.content == "two"
+        assert any("belongs to the chain" in line for line in found.degraded)
+        assert len((await memory.search("two")).hits) == 1
+        for call in (
+            memory.delete("a"),
+            memory.maintain(["deliver"]),
+            memory.journal_entries(),
+            memory.reconcile("team"),
+        ):
+            with pytest.raises(JournalError, match="belongs to the chain"):
+                await call
+        assert (await memory.get("a")).memory.content == "two"
+        assert any("belongs to the chain" in line for line in (await memory.status()).problems)

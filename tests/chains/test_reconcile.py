@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 
 import pytest
 
@@ -41,6 +42,11 @@ async def contents(world):
     return await world.contents("notes"), await world.contents("team")
 
 
+async def revisions(world, name):
+    """At which revision a store has each memory."""
+    return {ref: one.revision for ref, one in (await world.held(name)).items()}
+
+
 @BOTH
 @clause("CH-70")
 async def test_without_a_side_nothing_is_decided(worlds, primary):
@@ -71,6 +77,8 @@ async def test_taking_the_primary(worlds, primary):
         assert notes == team == {
             "same": "same at first", "both": "mine", "there": "there at first", "gone-there": "mine", "new": "mine"
         }  # fmt: skip
+        if primary is ALL:
+            assert await revisions(world, "notes") == await revisions(world, "team")
         assert await memory.journal_entries() == ()
         for id in notes:
             await memory.update(id, content=f"{id} once more")
@@ -109,9 +117,10 @@ async def test_a_key_that_both_sides_gave_away(worlds, primary, take):
 async def test_taking_the_replica(worlds, primary):
     """With the replica taken, what it has and has deleted becomes a new revision of the primary, and the replica
     follows from then on."""
-    world = worlds(primary=primary)
+    world = worlds(primary=primary, fallbacks=("archive",))
     async with world.open() as memory:
         await apart(world, memory)
+        await world.add("archive", "gone-there", "at first")
         before = {ref.id: one.revision for ref, one in (await world.held("notes")).items()}
         report = await memory.reconcile("team", take="replica")
         assert (report.settled, report.conflicts) == (5, 0)
@@ -122,6 +131,10 @@ async def test_taking_the_replica(worlds, primary):
         }  # fmt: skip
         held = {ref.id: one for ref, one in (await world.held("notes")).items()}
         assert held["both"].revision > before["both"]
+        world.down("notes")
+        with pytest.raises(BackendUnavailable):
+            await memory.get("gone-there")
+        await world.back(memory)
         await memory.delete("gone")
         for id in ("both", "there", "new-there"):
             await memory.update(id, content=f"{id} once more")
@@ -159,6 +172,30 @@ async def test_a_reconcile_that_fails_forgets_nothing(worlds, primary, store):
     assert at > 5
 
 
+@BOTH
+@clause("CH-70", "CH-73")
+async def test_what_is_stored_during_a_reconcile(worlds, primary):
+    """What is stored behind the comparison's back arrives as well, by the time that it is over or with the next
+    delivery."""
+    world = worlds(primary=primary)
+    store = world["team"].store
+    listing = store.list
+
+    async def late(*arguments, **named):
+        found = await listing(*arguments, **named)
+        store.list = listing
+        await memory.create("late", id="late")
+        return found
+
+    async with world.open() as memory:
+        await memory.create("one", id="a")
+        await world.quiet(memory)
+        store.list = late
+        await memory.reconcile("team")
+        await world.quiet(memory)
+        assert await world.contents("team") == {"a": "one", "late": "late"}
+
+
 @clause("CH-74")
 async def test_what_cannot_be_reconciled(worlds):
     """Only a replica of the chain can be reconciled, and only the two sides can be taken."""
@@ -172,6 +209,22 @@ async def test_what_cannot_be_reconciled(worlds):
         world.down("team")
         with pytest.raises(BackendUnavailable):
             await memory.reconcile("team")
+
+
+@BOTH
+@clause("CH-70")
+async def test_what_is_in_conflict_no_more(worlds, primary):
+    """A reconcile looks at memories in conflict again: where nothing of others is in the way any more, the replica gets
+    the primary's, and what neither has is settled."""
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await apart(world, memory)
+        await world["team"].store.purge(["both"], scope=ME, now=world.clock())
+        world["team"].store.state.shelf("me").tombstones.clear()
+        await world["team"].store.delete("gone", scope=ME, now=world.clock())
+        await memory.reconcile("team")
+        assert (await world.contents("team"))["both"] == "mine"
+        assert not {"both", "gone"} & {one.id for one in await memory.journal_entries()}
 
 
 # ── status ──
@@ -202,8 +255,12 @@ async def test_the_status_says_how_everything_stands(worlds, primary):
         status = await memory.status()
         assert not status.backends[0].health.ok
         assert (status.journal.pending, status.journal.oldest_at is not None) == (1, True)
+        assert "connection refused" in status.journal.reason
         assert status.backends[1].replica.behind is None
         assert [line.split(":")[0] for line in status.problems] == ["notes"]
+        for _ in range(3):
+            await memory.get("a")
+        assert (await memory.status()).backends[0].breaker == "open for reading: connection refused"
         await world.back(memory)
         await world.quiet(memory)
         status = await memory.status()
@@ -226,6 +283,42 @@ async def test_the_status_is_told_whatever_is_broken(worlds, kind):
         status = await memory.status()
         assert [line.split(":")[0] for line in status.problems] == ["notes", "team", "archive", "journal"]
         assert status.journal.error
+
+
+@clause("CH-90")
+async def test_the_status_of_a_primary_whose_feed_is_broken(worlds):
+    """Where the primary is well and its feed is not, nobody can say how far a replica is, and why is a problem."""
+    world = worlds()
+    async with world.open() as memory:
+        await memory.create("one")
+        await world.quiet(memory)
+        world.down("notes", "reset", spared=set(dir(world["notes"].store)) - {"changes"})
+        status = await memory.status()
+        assert status.backends[1].replica.behind is None
+        (problem,) = status.problems
+        assert problem.startswith("team: ")
+        assert "connection reset" in problem
+
+
+@BOTH
+@clause("CH-90")
+async def test_the_status_counts_what_is_behind_page_by_page(worlds, monkeypatch, primary):
+    """Of many changes a page is counted, and the status says that there are more; one that was begun counts as well."""
+    monkeypatch.setattr("memspine.delivery.sources.PAGE_ROWS", 2)
+    world = worlds(primary=primary)
+    async with world.open() as memory:
+        await world.quiet(memory)
+        for n in range(3):
+            await memory.create(f"m{n}", id=f"m{n}")
+        replica = (await memory.status()).backends[1].replica
+        assert (replica.behind, replica.behind_more) == (2, True)
+        await world.quiet(memory)
+        world.down("notes", "lost", spared=("health",))
+        with pytest.raises(BackendUnavailable):
+            await memory.update("m0", content="changed")
+        await world.back(memory)
+        replica = (await memory.status()).backends[1].replica
+        assert (replica.behind, replica.behind_more) == (1, False)
 
 
 @clause("CH-90")
@@ -289,5 +382,11 @@ async def test_a_reconcile_never_lists_for_callers(worlds):
         await memory.create("of eve", id="a", owner="eve", management=True)
         report = await memory.reconcile("team")
         assert report.copied == 2
+        await memory.update("a", content="changed")
+        await memory.update("a", content="changed", owner="eve", management=True)
+        world["notes"].store.state.feed.trim(None, before=world.clock() + timedelta(days=1), limit=100)
+        report = await memory.reconcile("team")
+        assert report.copied == 2
+        assert {one.content for one in (await world.held("team")).values()} == {"changed"}
         page = await world["team"].store.list(MemoryFilter(), scope=EVERYONE, now=world.clock(), limit=10)
         assert {one.owner for one in page.memories} == {"me", "eve"}

@@ -17,7 +17,7 @@ from memspine.conformance.reference.config import ReferenceConfig
 from memspine.contracts import Capability, Provider
 from memspine.errors import BackendUnavailable, JournalError, LoopError
 from memspine.hookspecs import hookimpl
-from memspine.model import MemoryFilter, MemoryRef, NewMemory, Scope
+from memspine.model import MemoryChanges, MemoryFilter, MemoryRef, NewMemory, Scope
 from memspine.plugins import PluginEntry, Plugins, installed_entries
 
 DEADLINE_SECONDS = 0.15
@@ -231,3 +231,18 @@ def reference(name, capabilities=ALL):
     backend = ReferenceBackend(name)
     backend.capabilities = frozenset(capabilities)
     return Switched(backend)
+
+
+async def same(world, *names, revisions=True):
+    """Whether replicas hold what the primary holds."""
+    states = [
+        {ref: (one.content_hash, one.revision if revisions else 0) for ref, one in (await world.held(name)).items()}
+        for name in ("notes", *names)
+    ]
+    return all(state == states[0] for state in states)
+
+
+async def change(world, name, id, content, *, owner="me"):
+    """A change behind the chain's back."""
+    scope = Scope.of_owner(owner)
+    await world[name].store.update(id, MemoryChanges(content=content), scope=scope, now=world.clock())

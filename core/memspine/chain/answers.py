@@ -64,8 +64,8 @@ class Gathered:
 
 @attrs.frozen(kw_only=True)
 class Hidden:
-    """Memories that an answer must not show, because they were deleted or are about to be, and why the answer may show
-    others as they were before."""
+    """Memories that an answer must not show, because they were deleted, are about to be or have expired, and why the
+    answer may show others as they were before."""
 
     refs: frozenset[MemoryRef] = frozenset()
     degraded: tuple[str, ...] = ()

@@ -203,7 +203,7 @@ def _settled(
     in_outbox: bool,
 ) -> None:
     if touched.deletes:
-        intents.withdraw_deleting(connection, touched.owner, [id for id in touched.ids if id not in gone])
+        intents.settle_kept(connection, touched.owner, [id for id in touched.ids if id not in gone])
         intents.settle_deleted(connection, touched.owner, gone, now_milliseconds())
     intents.lift(connection, touched.owner, back)
     if in_outbox:

@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 
 from memspine.chain.answers import JOURNAL, Gathered
-from memspine.chain.operations import Delete, Update, Write, from_waiting
+from memspine.chain.operations import Delete, Write, from_waiting
 from memspine.errors import InvalidMemoryError, JournalError
 from memspine.journal import Journal, entries
 from memspine.journal.entries import Waiting
@@ -91,16 +91,15 @@ def _laid_over(gathered: Gathered, found: Sequence[Waiting], owners: Sequence[st
     for ref, writes in sorted(by_ref.items(), key=lambda item: owners.index(item[0].owner)):
         memory = memories.get(ref.id)
         others = memory is not None and memory.owner != ref.owner
-        if ref.id in deleted or (others and ref.owner != owners[0]):
+        if ref.owner != owners[0] and (others or ref.id in deleted):
             continue  # the caller's own memory of this id comes first
         if others:
             memory = None
-        if memory is None and gathered.failures and _changes_only(writes):
-            continue  # what they change cannot be read now, and the failures say why
         after = _after(memory, writes)
         if after is not None:
             memories[ref.id], backends[ref.id] = after, JOURNAL
             pending.add(ref.id)
+            deleted.discard(ref.id)
         elif not others:
             memories.pop(ref.id, None)
             if isinstance(writes[-1], Delete):
@@ -128,10 +127,6 @@ def _writes(found: Sequence[Waiting]) -> tuple[Mapping[MemoryRef, list[Write]], 
         else:
             by_ref[MemoryRef(entry.owner, entry.id)].append(write)
     return by_ref, unreadable
-
-
-def _changes_only(writes: Sequence[Write]) -> bool:
-    return all(isinstance(write, Update) for write in writes)
 
 
 def _after(memory: Memory | None, writes: Sequence[Write]) -> Memory | None:

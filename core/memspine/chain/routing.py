@@ -14,6 +14,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from memspine import times
 from memspine.chain.answers import Answer, Gathered, Hidden
 from memspine.chain.gathering import Gathering, Stones
 from memspine.chain.members import Member, bulk_seconds, share_seconds
@@ -242,10 +243,11 @@ class Chain:
         is_primarys = backend == self.primary.name
         refs = [MemoryRef(memory.owner, memory.id) for memory in memories]
         stones: Stones = {} if is_primarys else await self._gathering.stones(refs)
+        now = times.now()
         gone = {
             ref
             for ref, memory in zip(refs, memories, strict=True)
-            if ref in stones and stones[ref].hides(memory.revision)
+            if not is_primarys and (memory.is_expired(now) or (ref in stones and stones[ref].hides(memory.revision)))
         }
         if self._overlay is None:
             return Hidden(refs=frozenset(gone))

@@ -52,18 +52,21 @@ def plan(
     newest = there or buried
     floor = newest.revision if take and newest is not None else None
     if source.memory is not None:
-        return _state(source, source.memory, sent=sent, there=there, floor=floor)
+        return _state(source, source.memory, sent=sent, there=there, buried_at=_buried_at(sent, buried), floor=floor)
     if source.tombstone is not None:
-        return _deletion(source, source.tombstone, sent=sent, there=there, floor=floor)
+        return _deletion(source, source.tombstone, sent=sent, there=there)
     if there is not None and source.is_gone:
-        # It expired without a deletion: so it does there, unless it is about to by itself.
-        revision = there.revision + 1 if source.last_revision is None else source.last_revision
-        if there.revision < revision:
-            return Plan(verdict="send", records=(_expired(there, revision),))
+        # It expired without a deletion: so it does there, unless it is about to by itself. What was made again and
+        # expired as well may have a lower revision than what is there.
+        last = source.last_revision
+        if there.expires_at is None or last is None or there.revision != last:
+            return Plan(verdict="send", records=(_expired(there, max(there.revision + 1, last or 0)),))
     return Plan(verdict="same")
 
 
-def _state(source: Source, memory: Memory, *, sent: Sent | None, there: Memory | None, floor: int | None) -> Plan:
+def _state(
+    source: Source, memory: Memory, *, sent: Sent | None, there: Memory | None, buried_at: int, floor: int | None
+) -> Plan:
     revision = memory.revision
     if not source.has_revisions and sent is not None:
         revision = _own_revision(sent, memory.content_hash, least=revision)
@@ -76,6 +79,9 @@ def _state(source: Source, memory: Memory, *, sent: Sent | None, there: Memory |
         return Plan(
             verdict="send", records=(_expired(there, there.revision + 1), attrs.evolve(memory, revision=revision))
         )
+    if there is None and revision <= buried_at:
+        # The same after a deletion that the replica was given: what has expired is in no state's way, a deletion is.
+        return Plan(verdict="send", records=(_expired(memory, buried_at + 1), attrs.evolve(memory, revision=revision)))
     known = max(0 if there is None else there.revision, (sent.revision or 0) if sent is not None else 0)
     earlier = [state for state in source.earlier if known < state.revision < revision] if source.has_revisions else []
     return Plan(verdict="send", records=(*earlier, attrs.evolve(memory, revision=revision)))
@@ -85,14 +91,12 @@ def _expired(memory: Memory, revision: int) -> Memory:
     return attrs.evolve(memory, revision=revision, expires_at=memory.updated_at)
 
 
-def _deletion(source: Source, stone: Tombstone, *, sent: Sent | None, there: Memory | None, floor: int | None) -> Plan:
+def _deletion(source: Source, stone: Tombstone, *, sent: Sent | None, there: Memory | None) -> Plan:
     revision = stone.revision
     if not source.has_revisions and sent is not None:
         revision = _own_revision(sent, "", least=revision)
     if there is not None:
-        if not source.has_revisions and sent is None:
-            floor = there.revision  # it was there before anything was given, and its revision is none of the primary's
-        revision = max(revision, (floor or 0) + 1)
+        revision = max(revision, there.revision + 1)  # more than the primary's where that counts anew since it expired
     elif sent is not None and (sent.revision, sent.hash) == (revision, ""):
         return Plan(verdict="same")
     return Plan(verdict="send", records=(attrs.evolve(stone, revision=revision),))
@@ -104,6 +108,12 @@ def _own_revision(sent: Sent, hash: str, *, least: int) -> int:
         if revision is not None and known == hash:
             return max(revision, least) if hash == "" else revision
     return max(least, 1 + max(sent.revision or 0, sent.next_revision or 0))
+
+
+def _buried_at(sent: Sent | None, buried: Tombstone | None) -> int:
+    """At which revision the replica was given a deletion last; 0 where it has got something else since."""
+    given = sent.revision if sent is not None and not sent.hash else None
+    return max(given or 0, 0 if buried is None else buried.revision)
 
 
 def _is_ours(stone: Tombstone, sent: Sent | None) -> bool:

@@ -23,7 +23,7 @@ from memspine.delivery.giving import Giving
 from memspine.delivery.planning import expected_state, plan
 from memspine.delivery.sources import Page, PrimaryReader
 from memspine.errors import BackendUnavailable, CapabilityError, CursorError, MemspineError
-from memspine.journal import Journal, entries, now_milliseconds, replicas
+from memspine.journal import Journal, entries, intents, now_milliseconds, replicas
 from memspine.journal.replicas import ReplicaPosition
 from memspine.model import Memory, MemoryRef, Scope, Tombstone
 
@@ -242,6 +242,7 @@ class ReplicaDelivery:
             same = {ref: _state(there[ref]) for ref, one in plans.items() if one.verdict == "same" and ref in there}
             arrived = {ref: expected[ref] for ref in given.arrived}
             replicas.note_sent(connection, name, {**same, **arrived})
+            intents.lift_overtaken(connection, [source.memory for source in page.sources if source.memory is not None])
             done = [ref for ref in plans if ref in aside and ref not in conflicts and ref not in given.refused]
             entries.clear(connection, name, done)
             for ref, reason in conflicts.items():

@@ -109,11 +109,7 @@ class PrimaryReader:
 
     async def _changed(self, position: ReplicaPosition) -> Page:
         page = await changed(self._chain, Scope.everyone(), position.cursor)
-        last: dict[MemoryRef, Change] = {}
-        for change in page.changes:
-            ref = MemoryRef(change.owner, change.id)
-            last.pop(ref, None)  # in the order of the last changes, so that a key was let go before it is taken
-            last[ref] = change
+        last = {MemoryRef(change.owner, change.id): change for change in page.changes}
         behind = ReplicaPosition(stage="following", cursor=page.cursor)
         return Page(
             position=behind, from_position=position, sources=await self.sources(last, are_named=True), more=page.more

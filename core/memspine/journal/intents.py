@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from memspine.model import MemoryRef
+from memspine import times
+from memspine.model import Memory, MemoryRef
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -35,9 +36,10 @@ class Stone:
 
 
 def begin_deleting(connection: Connection, owner: str, ids: Iterable[str], now: int) -> None:
-    """Note that these are about to be deleted."""
+    """Note that these are about to be deleted, maybe by several at once."""
     connection.executemany(
-        "INSERT INTO tombstones VALUES (?, ?, NULL, ?, 1) ON CONFLICT (owner, id) DO UPDATE SET is_begun = 1",
+        "INSERT INTO tombstones VALUES (?, ?, NULL, ?, 1) ON CONFLICT (owner, id) DO UPDATE "
+        "SET is_begun = is_begun + 1, deleted_at = excluded.deleted_at",
         ((owner, id, now) for id in ids),
     )
 
@@ -52,16 +54,36 @@ def settle_deleted(connection: Connection, owner: str, revisions: Mapping[str, i
 
 
 def withdraw_deleting(connection: Connection, owner: str, ids: Iterable[str]) -> None:
-    """Note that these were not deleted after all; an earlier deletion stays noted."""
+    """Note that these were not deleted by one who had begun to. What others have begun stays so, and an earlier
+    deletion stays noted."""
     for id in ids:
-        connection.execute("DELETE FROM tombstones WHERE owner = ? AND id = ? AND revision IS NULL", (owner, id))
+        connection.execute(
+            "UPDATE tombstones SET is_begun = max(is_begun - 1, 0) WHERE owner = ? AND id = ?", (owner, id)
+        )
+        _drop_empty(connection, owner, id)
+
+
+def settle_kept(connection: Connection, owner: str, ids: Iterable[str]) -> None:
+    """Note that these were not deleted by anybody who had begun to; an earlier deletion stays noted."""
+    for id in ids:
         connection.execute("UPDATE tombstones SET is_begun = 0 WHERE owner = ? AND id = ?", (owner, id))
+        _drop_empty(connection, owner, id)
 
 
 def lift(connection: Connection, owner: str, ids: Iterable[str]) -> None:
     """Drop the tombstones of memories that are there again."""
     connection.executemany(
         "DELETE FROM tombstones WHERE owner = ? AND id = ? AND NOT is_begun", ((owner, id) for id in ids)
+    )
+
+
+def lift_overtaken(connection: Connection, memories: Iterable[Memory]) -> None:
+    """Drop the tombstones of memories that are there again at a revision which those would hide: they expired and were
+    swept since, so that they are counted anew."""
+    connection.executemany(
+        "DELETE FROM tombstones "
+        "WHERE owner = ? AND id = ? AND revision >= ? AND deleted_at < ? AND NOT is_begun",  # not of a later deletion
+        ((one.owner, one.id, one.revision, times.to_milliseconds(one.updated_at)) for one in memories),
     )
 
 
@@ -206,3 +228,10 @@ def begun_purges(connection: Connection, before: int, after: int) -> list[tuple[
 
 def _stone(revision: int | None, is_begun: int) -> Stone:
     return Stone(revision=revision or None, is_begun=bool(is_begun))
+
+
+def _drop_empty(connection: Connection, owner: str, id: str) -> None:
+    """Drop a tombstone of which nothing is left: not begun by anybody, and never done."""
+    connection.execute(
+        "DELETE FROM tombstones WHERE owner = ? AND id = ? AND revision IS NULL AND NOT is_begun", (owner, id)
+    )

@@ -15,6 +15,7 @@ VERSION: Final = 1
 # entries: `unit` is the number of the first of several writes that are done together or not at all; 0 stands alone.
 # sent: what a replica was last given (`revision` NULL: nothing yet; `hash` empty: a deletion), and what it is being
 # given, which may have arrived or not.
+# tombstones: `is_begun` counts those who have begun to delete it and did not say what came of it.
 STATEMENTS: Final = (
     "CREATE TABLE chain (primary_name TEXT NOT NULL, plugin TEXT NOT NULL, store TEXT NOT NULL, place TEXT NOT NULL)",
     """CREATE TABLE entries (

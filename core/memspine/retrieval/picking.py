@@ -49,7 +49,7 @@ def allowed(
     for candidate in candidates:
         memory = candidate.memory
         if MemoryRef(memory.owner, memory.id) in deleted:
-            cuts.append(Cut(id=memory.id, reason="deleted", detail="deleted in the primary, or about to be"))
+            cuts.append(Cut(id=memory.id, reason="deleted", detail="deleted in the primary, about to be, or expired"))
         elif cut := _refused(candidate, request):
             cuts.append(cut)
         else:
