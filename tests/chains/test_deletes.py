@@ -449,3 +449,38 @@ async def test_a_delete_whose_end_cannot_be_noted(worlds):
         await world.back(memory)
         await world.quiet(memory)
         assert await world.contents("team") == {}
+
+
+@BOTH
+@clause("CH-21", "CH-24")
+async def test_what_was_deleted_and_made_again_is_not_shown_as_it_was_before(worlds, primary):
+    """A fallback that has a memory from before it was deleted shows it no more, also when it was made again: a replica
+    shows it once it has what was made since, in whichever order they get it; one that is no replica does not."""
+    world = worlds(primary=primary, replicas=("team", "far"), fallbacks=("archive",))
+    names = ("team", "far", "archive")
+    await world.add("archive", "a", "old")
+    async with world.open() as memory:
+        await memory.create("old", id="a")
+        await world.quiet(memory)
+        for up in ((), ("team",), ("team", "far")):
+            world.up()
+            await memory.delete("a")
+            await memory.create("new", id="a")
+            for name in names:
+                if name not in up:
+                    world.down(name)
+            await memory.maintain(["deliver"])
+            for name in names:
+                world.down("notes")
+                for other in names:
+                    world.down(other) if other != name else world.up(other)
+                await memory.health()
+                if name in up:
+                    assert (await memory.get("a")).memory.content == "new"
+                    continue
+                with pytest.raises(BackendUnavailable):
+                    await memory.get("a")
+                assert (await memory.search("old new")).hits == ()
+            world.up()
+            await memory.health()
+            await world.quiet(memory)

@@ -282,11 +282,11 @@ class Execution:
         if isinstance(result, Tombstone):
             revision = result.revision or None if has_feed else None
             intents.settle_deleted(connection, ref.owner, {ref.id: revision}, now)
-        elif not has_feed:
-            intents.lift(connection, ref.owner, [ref.id])
         # Whoever begins to follow after this transaction lists the primary after it.
         if not has_feed and replicas.are_followed(connection):
             intents.settle_changed(connection, (), [ref], now)
+        if not has_feed and not isinstance(result, Tombstone):
+            intents.note_back(connection, ref.owner, [ref.id])
 
 
 def _rebase(connection: Connection, ref: MemoryRef, number: int, revision: int) -> None:

@@ -125,7 +125,7 @@ class Gathering:
             if stone is not None and stone.is_begun:
                 found.failures.append(f"a delete of memory {id!r} was begun, and nobody can say whether it was done")
                 found.drop([id])
-            elif stone is not None and stone.hides(memory.revision):
+            elif stone is not None and stone.hides(memory.revision, fallback=member.name):
                 found.deleted.add(id)
             elif not memory.is_expired(found.now):
                 alive[id] = memory

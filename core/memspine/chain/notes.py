@@ -205,6 +205,6 @@ def _settled(
     if touched.deletes:
         intents.settle_kept(connection, touched.owner, [id for id in touched.ids if id not in gone])
         intents.settle_deleted(connection, touched.owner, gone, now_milliseconds())
-    intents.lift(connection, touched.owner, back)
     if in_outbox:
         intents.settle_changed(connection, numbers, [(touched.owner, id) for id in touched.ids], now_milliseconds())
+    intents.note_back(connection, touched.owner, back)

@@ -247,7 +247,8 @@ class Chain:
         gone = {
             ref
             for ref, memory in zip(refs, memories, strict=True)
-            if not is_primarys and (memory.is_expired(now) or (ref in stones and stones[ref].hides(memory.revision)))
+            if not is_primarys
+            and (memory.is_expired(now) or (ref in stones and stones[ref].hides(memory.revision, fallback=backend)))
         }
         if self._overlay is None:
             return Hidden(refs=frozenset(gone))

@@ -20,26 +20,31 @@ UNKNOWN: Final = 0
 OUTBOX_PREFIX: Final = "outbox "
 FEW: Final = 500
 """So many deletions are read as quickly as one is looked up in a thread."""
+_STONES: Final = "SELECT owner, id, revision, is_begun, back_at FROM tombstones"
 
 
 @attrs.frozen(kw_only=True)
 class Stone:
     """A deletion as the journal knows it. `revision` is None where the primary never said it: then it holds for every
-    revision. While `is_begun`, nobody knows yet whether the primary has done it."""
+    revision, but not for the replicas in `passed_by`, which have got what was made since. While `is_begun`, nobody
+    knows yet whether the primary has done it."""
 
     revision: int | None
     is_begun: bool
+    passed_by: frozenset[str] = frozenset()
 
-    def hides(self, revision: int) -> bool:
+    def hides(self, revision: int, *, fallback: str) -> bool:
         """Whether a fallback's memory of this revision is one that was deleted."""
-        return self.is_begun or self.revision is None or revision <= self.revision
+        if self.is_begun:
+            return True
+        return fallback not in self.passed_by if self.revision is None else revision <= self.revision
 
 
 def begin_deleting(connection: Connection, owner: str, ids: Iterable[str], now: int) -> None:
     """Note that these are about to be deleted, maybe by several at once."""
     connection.executemany(
-        "INSERT INTO tombstones VALUES (?, ?, NULL, ?, 1) ON CONFLICT (owner, id) DO UPDATE "
-        "SET is_begun = is_begun + 1, deleted_at = excluded.deleted_at",
+        "INSERT INTO tombstones (owner, id, deleted_at, is_begun) VALUES (?, ?, ?, 1) "
+        "ON CONFLICT (owner, id) DO UPDATE SET is_begun = is_begun + 1, deleted_at = excluded.deleted_at",
         ((owner, id, now) for id in ids),
     )
 
@@ -47,8 +52,9 @@ def begin_deleting(connection: Connection, owner: str, ids: Iterable[str], now: 
 def settle_deleted(connection: Connection, owner: str, revisions: Mapping[str, int | None], now: int) -> None:
     """Note that these were deleted, each at its revision."""
     connection.executemany(
-        "INSERT INTO tombstones VALUES (?, ?, ?, ?, 0) ON CONFLICT (owner, id) DO UPDATE "
-        "SET is_begun = 0, revision = excluded.revision, deleted_at = excluded.deleted_at",
+        "INSERT INTO tombstones (owner, id, revision, deleted_at, is_begun) VALUES (?, ?, ?, ?, 0) "
+        "ON CONFLICT (owner, id) DO UPDATE "
+        "SET is_begun = 0, revision = excluded.revision, deleted_at = excluded.deleted_at, back_at = NULL",
         ((owner, id, revision or UNKNOWN, now) for id, revision in revisions.items()),
     )
 
@@ -70,10 +76,13 @@ def settle_kept(connection: Connection, owner: str, ids: Iterable[str]) -> None:
         _drop_empty(connection, owner, id)
 
 
-def lift(connection: Connection, owner: str, ids: Iterable[str]) -> None:
-    """Drop the tombstones of memories that are there again."""
+def note_back(connection: Connection, owner: str, ids: Iterable[str]) -> None:
+    """Note that these are there again, behind all that stands in the outbox by now. A replica that has not read so far
+    has what was deleted."""
+    end = outbox_end(connection)
     connection.executemany(
-        "DELETE FROM tombstones WHERE owner = ? AND id = ? AND NOT is_begun", ((owner, id) for id in ids)
+        "UPDATE tombstones SET back_at = ? WHERE owner = ? AND id = ? AND NOT is_begun",
+        ((end, owner, id) for id in ids),
     )
 
 
@@ -89,20 +98,20 @@ def lift_overtaken(connection: Connection, memories: Iterable[Memory]) -> None:
 
 def stones(connection: Connection, refs: Iterable[MemoryRef]) -> dict[MemoryRef, Stone]:
     """The noted deletions of these memories."""
-    found: dict[MemoryRef, Stone] = {}
+    found = {}
     for ref in refs:
-        row = connection.execute("SELECT revision, is_begun FROM tombstones WHERE owner = ? AND id = ?", ref).fetchone()
+        row = connection.execute(f"{_STONES} WHERE owner = ? AND id = ?", ref).fetchone()
         if row is not None:
-            found[ref] = _stone(*row)
+            found[ref] = _stone(connection, row)
     return found
 
 
 def few_stones(connection: Connection) -> dict[MemoryRef, Stone] | None:
     """All noted deletions; None where they are more than can be had at every turn."""
-    rows = connection.execute("SELECT owner, id, revision, is_begun FROM tombstones LIMIT ?", (FEW + 1,)).fetchall()
+    rows = connection.execute(f"{_STONES} LIMIT ?", (FEW + 1,)).fetchall()
     if len(rows) > FEW:
         return None
-    return {MemoryRef(owner, id): _stone(revision, is_begun) for owner, id, revision, is_begun in rows}
+    return {MemoryRef(row[0], row[1]): _stone(connection, row) for row in rows}
 
 
 def begun(connection: Connection, before: int, after: int, limit: int) -> list[tuple[str, str]]:
@@ -226,8 +235,19 @@ def begun_purges(connection: Connection, before: int, after: int) -> list[tuple[
     ).fetchall()
 
 
-def _stone(revision: int | None, is_begun: int) -> Stone:
-    return Stone(revision=revision or None, is_begun=bool(is_begun))
+def _stone(connection: Connection, row: tuple[str, str, int | None, int, int | None]) -> Stone:
+    owner, id, revision, is_begun, back_at = row
+    passed_by = frozenset[str]()
+    if back_at is not None:
+        rows = connection.execute(
+            "SELECT name, cursor FROM replicas WHERE stage = 'following' AND NOT EXISTS "
+            "(SELECT 1 FROM entries WHERE kind = 'delivery' AND replica = name AND owner = ? AND id = ?)",
+            (owner, id),
+        )
+        places = {name: outbox_number(cursor) for name, cursor in rows}
+        # One that follows a feed by now was compared with the primary since.
+        passed_by = frozenset(name for name, number in places.items() if number is None or number >= back_at)
+    return Stone(revision=revision or None, is_begun=bool(is_begun), passed_by=passed_by)
 
 
 def _drop_empty(connection: Connection, owner: str, id: str) -> None:

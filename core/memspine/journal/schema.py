@@ -15,7 +15,8 @@ VERSION: Final = 1
 # entries: `unit` is the number of the first of several writes that are done together or not at all; 0 stands alone.
 # sent: what a replica was last given (`revision` NULL: nothing yet; `hash` empty: a deletion), and what it is being
 # given, which may have arrived or not.
-# tombstones: `is_begun` counts those who have begun to delete it and did not say what came of it.
+# tombstones: `is_begun` counts those who have begun to delete it and did not say what came of it; `back_at` is the end
+# of the outbox when a memory without known revisions was there again.
 STATEMENTS: Final = (
     "CREATE TABLE chain (primary_name TEXT NOT NULL, plugin TEXT NOT NULL, store TEXT NOT NULL, place TEXT NOT NULL)",
     """CREATE TABLE entries (
@@ -51,6 +52,7 @@ STATEMENTS: Final = (
         revision INTEGER,
         deleted_at INTEGER NOT NULL,
         is_begun INTEGER NOT NULL,
+        back_at INTEGER,
         PRIMARY KEY (owner, id)
     ) WITHOUT ROWID""",
     """CREATE TABLE purges (

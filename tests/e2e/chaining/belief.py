@@ -58,9 +58,14 @@ class Belief:
         data = path.read_bytes() if path.exists() else b""
         for line in data[: data.rfind(b"\n") + 1].splitlines():
             belief.note(json.loads(line))
-        for number in list(belief.open):
-            belief.note({"n": number, "outcome": "cut off"})
+        belief.cut_off()
         return belief
+
+    def cut_off(self, owner=None):
+        """Count writes without an end (of an owner) as cut off."""
+        for number, begun in list(self.open.items()):
+            if owner is None or begun["owner"] == owner:
+                self.note({"n": number, "outcome": "cut off"})
 
     def fate(self, owner, id):
         """What is known of a memory."""
@@ -78,6 +83,9 @@ class Belief:
         elif "finished" in line:
             self.is_finished = True
         elif "outcome" not in line:
+            self.cut_off(
+                line["owner"]
+            )  # one writes for an owner at a time, and the process of the one before was killed
             self.open[line["n"]] = line
         elif (begun := self.open.pop(line["n"], None)) is not None:
             self.outcomes[line["outcome"]] += 1
