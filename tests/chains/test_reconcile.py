@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -9,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from memspine.conformance.clauses import clause
+from memspine.delivery.replica import replica_held
 from memspine.errors import BackendUnavailable, InvalidMemoryError, JournalError, NotFoundError
 from memspine.model import MemoryChanges, MemoryFilter
 
@@ -390,3 +392,31 @@ async def test_a_reconcile_never_lists_for_callers(worlds):
         assert {one.content for one in (await world.held("team")).values()} == {"changed"}
         page = await world["team"].store.list(MemoryFilter(), scope=EVERYONE, now=world.clock(), limit=10)
         assert {one.owner for one in page.memories} == {"me", "eve"}
+
+
+@clause("CH-70", "CH-84")
+async def test_a_reconcile_and_a_delivery_wait_for_each_other(worlds):
+    """A reconcile waits while somebody else delivers to the replica, and says so when that takes too long; while it
+    compares nobody delivers, so that nothing that is given meanwhile looks like a change of the replica's own."""
+    world = worlds()
+    async with world.open() as memory, world.open() as other:
+        await apart(world, memory)
+        journal = other._running.chain.journal  # noqa: SLF001 - what delivers holds this
+        async with replica_held(journal, "team"):
+            with pytest.raises(BackendUnavailable, match="somebody else was delivering"):
+                await memory.reconcile("team")
+        found, reports = world["team"].store.list, []
+
+        async def listed(*arguments, **named):
+            reports.append(await other.maintain(["deliver"]))
+            return await found(*arguments, **named)
+
+        world["team"].store.list = listed
+        async with replica_held(journal, "team"):
+            reconciling = asyncio.create_task(memory.reconcile("team", take="primary"))
+            await asyncio.sleep(0.05)
+        assert (await reconciling).conflicts == 0
+        assert [report.delivered for report in reports] == [0] * len(reports) != []
+        world["team"].store.list = found
+        await world.quiet(memory)
+        assert await world.contents("team") == await world.contents("notes")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
@@ -14,8 +17,8 @@ from memspine.chain.members import tombstones
 from memspine.contracts import Capability, MemoryBackend
 from memspine.copying.calls import PAGE_ROWS
 from memspine.copying.verifying import compared
-from memspine.delivery.replica import ReplicaDelivery
-from memspine.errors import NotFoundError
+from memspine.delivery.replica import ReplicaDelivery, replica_held
+from memspine.errors import BackendUnavailable, NotFoundError
 from memspine.journal import Journal, entries, intents, now_milliseconds, replicas
 from memspine.model import Memory, MemoryChanges, MemoryRef, NewMemory, PutOutcome, Scope, Tombstone
 from memspine.status import EntryState, ReconcileReport
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 Side = Literal["primary", "replica"]
 
+PAUSE_SECONDS: Final = 0.02
 ONLY_THERE = "it is in the replica alone, and nothing says that the primary has deleted it"
 
 
@@ -41,26 +45,43 @@ class Reconciling:
         """Deliver all that the replica lacks, delete there what the primary has deleted, and where both were changed,
         take one side; without one such memories stay in conflict. Afterwards the replica follows the primary again.
 
-        Raises BackendUnavailable, JournalError.
+        Raises BackendUnavailable, also where somebody else delivers to the replica for too long, and JournalError.
         """
         await self._journal.write(replicas.hurry)
         copied = await self._delivery.finish()
-        # Noted before the comparison, and moved to after it: one that fails has made the replica forget nothing.
-        end = await self._delivery.end()
-        brought, deleted = await self._compare()
-        await self._journal.write(partial(replicas.move, replica=self._replica.name, stage="following", cursor=end))
-        copied += brought
         settled = 0
-        if take is not None:
-            for ref in await self._conflicts():
-                await self._settle(ref, take=take)
-                settled += 1
+        async with self._alone():
+            # Noted before the comparison, and moved to after it: one that fails has made the replica forget nothing.
+            end = await self._delivery.end()
+            brought, deleted = await self._compare()
+            await self._journal.write(partial(replicas.move, replica=self._replica.name, stage="following", cursor=end))
+            copied += brought
+            if take is not None:
+                for ref in await self._conflicts():
+                    await self._settle(ref, take=take)
+                    settled += 1
         copied += await self._delivery.finish()
         if settled:  # a memory that was in the way of another one may be gone by now
-            copied += await self._delivery.again(list(await self._aside()), anew=True)
+            async with self._alone():
+                copied += await self._delivery.again(list(await self._aside()), anew=True)
         conflicts = len(await self._conflicts())
         refused = len(await self._aside()) - conflicts
         return ReconcileReport(copied=copied, deleted=deleted, settled=settled, conflicts=conflicts, refused=refused)
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Keep others from delivering to the replica: what they give meanwhile would look like a change of its own."""
+        seconds = self._chain.deadline_seconds
+        ends_at = time.monotonic() + seconds
+        while True:
+            async with replica_held(self._journal, self._replica.name) as is_ours:
+                if is_ours:
+                    yield
+                    return
+            if time.monotonic() >= ends_at:
+                reason = f"reconcile: somebody else was delivering to it for {seconds:g} s"
+                raise BackendUnavailable(self._replica.name, reason, advice="try again")
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _compare(self) -> tuple[int, int]:
         """Give the replica what it lacks, and delete what the primary has deleted; returns how many records of each."""
