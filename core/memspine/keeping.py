@@ -102,7 +102,7 @@ class Keeping:
 
     async def status(self) -> ChainStatus:
         """Every backend, asked now, and what waits in the journal for the primary and for each replica."""
-        from memspine.chain import stray_journals
+        from memspine.chain.journals import stray_journals
         from memspine.delivery import chain_status
 
         strays = await asyncio.to_thread(stray_journals, self._open.config)
@@ -137,7 +137,7 @@ class Keeping:
         """Make the journal, which belongs to another chain, this one's: what waits in it goes into this primary from
         then on. That is for a store that was moved or renamed. With `dry_run` it is only told whose it is. Raises
         JournalError."""
-        from memspine.chain import chain_journal
+        from memspine.chain.journals import chain_journal
         from memspine.delivery import adopt
 
         journal = self._open.chain.journal or chain_journal(self._open.config)

@@ -16,7 +16,8 @@ import attrs
 from memspine import times
 from memspine.breaker import Breaker
 from memspine.catchup import CatchUp
-from memspine.chain import Chain, Member, chain_journal
+from memspine.chain import Chain, Member
+from memspine.chain.journals import chain_journal
 from memspine.closing import close_all
 from memspine.config import (
     BackendSettings,

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from memspine import MemoryManager
-from memspine.chain import chain_journal
+from memspine.chain.journals import chain_journal
 from memspine.config import config_from_mapping
 from memspine.conformance.clauses import clause
 from memspine.errors import JournalError, NotFoundError

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
 
-from memspine.chain import Chain, Member, chain_journal
+from memspine.chain import Chain, Member
+from memspine.chain.journals import chain_journal
 from memspine.closing import close_all
 from memspine.config import BackendSettings, Config, redacted
 from memspine.contracts import MemoryBackend
