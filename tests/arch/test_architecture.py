@@ -254,8 +254,8 @@ def test_modules_hold_no_state():
     assert not found, "\n".join(found)
 
 
-def imported_packages(code: str) -> set[str]:
-    """The top-level packages that a fresh interpreter imports to run the code, which has to succeed."""
+def imported_modules(code: str) -> set[str]:
+    """The modules that a fresh interpreter imports to run the code, which has to succeed."""
     run = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", code],
         cwd=ROOT / "tests",
@@ -266,7 +266,7 @@ def imported_packages(code: str) -> set[str]:
     assert run.returncode == 0, f"exit code {run.returncode}\n{run.stdout}\n{run.stderr[-3000:]}"
     names = re.findall(r"^import time:.*\|\s*([\w.]+)$", run.stderr, re.MULTILINE)
     assert "memspine" in names, "the import was not seen"
-    return {name.partition(".")[0] for name in names}
+    return set(names)
 
 
 @pytest.mark.parametrize(
@@ -279,8 +279,10 @@ def imported_packages(code: str) -> set[str]:
 )
 def test_start_imports_nothing_heavy(code):
     """Neither the import of the MemoryManager nor `memspine --help` imports a heavy package."""
-    heavy = imported_packages(code) & HEAVY
+    modules = imported_modules(code)
+    heavy = {name.partition(".")[0] for name in modules} & HEAVY
     assert not heavy, f"imported at the start: {sorted(heavy)}"
+    assert "memspine.config" not in modules, "the configuration is read by whoever opens a store"
 
 
 def test_command_is_the_one_measured():

@@ -8,7 +8,7 @@ from memspine.conformance.clauses import clause
 from memspine.errors import BackendUnavailable, ConflictError, InvalidMemoryError, NotFoundError
 from memspine.model import MemoryChanges, NewMemory
 
-from .worlds import ALL, ME, PLAIN, Killed
+from .worlds import ALL, ME, PLAIN
 
 BOTH = pytest.mark.parametrize("primary", [ALL, PLAIN], ids=["with a feed", "without a feed"])
 
@@ -60,13 +60,7 @@ async def test_what_is_done_together_is_done_once(spooling, kind):
             world.clock.forward(60)
             told |= {f"n{n}": (await memory.create("new", id=f"n{n}")).memory}
     world.up()
-    try:
-        async with world.open() as memory:
-            world["notes"].plan(kind, spared=set(dir(world["notes"].store)) - {"put"})
-            await memory.maintain(["deliver"])
-    except Killed:
-        pass
-    world.up()
+    await world.deliver_meeting("notes", kind, call="put")
     async with world.open() as memory:
         await world.quiet(memory)
         held = {ref.id: one for ref, one in (await world.held("notes")).items()}
@@ -211,14 +205,7 @@ async def test_an_acknowledged_id_that_is_another(spooling, primary, kind):
         await memory.update("mine", content="newer", expected_revision=0)
         await memory.create("other", id="b")
     world.up()
-    try:
-        async with world.open() as memory:
-            if kind:
-                world["notes"].plan(kind, spared=set(dir(world["notes"].store)) - {"create"})
-            await memory.maintain(["deliver"])
-    except Killed:
-        pass
-    world.up()
+    await world.deliver_meeting("notes", kind, call="create")
     async with world.open() as memory:
         await world.quiet(memory)
         held = {ref.id: (one.content, one.revision) for ref, one in (await world.held("notes")).items()}
@@ -247,13 +234,7 @@ async def test_an_id_that_is_another_is_noted_once(spooling, primary, kind):
             await memory.create("new", id="mine", key="k")
             await memory.update("mine", content="newer", expected_revision=0)
         world.up()
-        try:
-            async with world.open() as memory:
-                world["journal"].plan(kind, at=at)
-                await memory.maintain(["deliver"])
-        except Killed:
-            pass
-        world.up()
+        await world.deliver_meeting("journal", kind, at=at)
         async with world.open() as memory:
             await world.quiet(memory)
             held = await world.held("notes")

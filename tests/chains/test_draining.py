@@ -135,13 +135,7 @@ async def test_a_waiting_write_is_done_once(spooling, primary, write, kind):
         await calls[write]()
     name = {"keyed": "create", "several": "create_many"}.get(write, write)
     world.up()
-    try:
-        async with world.open() as memory:
-            world["notes"].plan(kind, spared=set(dir(world["notes"].store)) - {name})
-            await memory.maintain(["deliver"])
-    except Killed:
-        pass
-    world.up()
+    await world.deliver_meeting("notes", kind, call=name)
     async with world.open() as memory:
         await world.quiet(memory)
         assert await memory.journal_entries() == ()

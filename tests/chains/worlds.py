@@ -187,6 +187,17 @@ class World:
         """The content of each memory of a store, by id."""
         return {ref.id: memory.content for ref, memory in (await self.held(name)).items()}
 
+    async def deliver_meeting(self, name, kind, *, call="", at=0):
+        """Deliver in a process of its own in which calls of a store (of this kind, from this number on) meet a fault,
+        which may be its end; afterwards all works."""
+        with suppress(Killed):
+            async with self.open() as manager:
+                if kind:
+                    spared = set(dir(self[name].store)) - {call} if call else ()
+                    self[name].plan(kind, at=at, spared=spared)
+                await manager.maintain(["deliver"])
+        self.up()
+
     async def quiet(self, manager):
         """Run deliveries until nothing is left to do, also after every pause has passed; returns the last report."""
         is_last = False
